@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes vectors/*.yaml. With --check: writes nothing, fails if a file is not what would be written."""
+"""Writes vectors/*.yaml. With --check, writes nothing and fails if a file is not current."""
 
 import argparse
 import difflib
@@ -16,7 +16,7 @@ import gen  # noqa: E402  (the path above must be set first)
 
 
 def groups():
-    """All groups of all modules, in the order of their names."""
+    """All groups of all modules, sorted by name."""
     found = []
     for module in sorted(module.name for module in pkgutil.iter_modules(gen.__path__)):
         found += getattr(importlib.import_module(f"gen.{module}"), "groups", list)()
@@ -24,7 +24,7 @@ def groups():
 
 
 def refuse_duplicates(all_groups):
-    """Case names are unique over all files."""
+    """Exits if a case name occurs twice in all files."""
     seen = {}
     for group in all_groups:
         for case in group.cases:

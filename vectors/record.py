@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Writes vectors/kernel/VERSION.json from the output of the test `kernel_ends` in files or on standard input.
 
-Ends of vectors that the kernel of that run could not show stay as they are.
+The recorded ends of vectors that did not run on that kernel stay unchanged.
 """
 
 import fileinput

@@ -1,7 +1,7 @@
 """Addresses that are never forwarded: as the source, within a decapsulated packet, and as the next segment.
 
-Linux checks the source of an IPv6 packet in ip6_forward. Its headends and SIDs come before that, and End.DX4 and End.DX6
-look up their next hop in place of the inner destination.
+Linux checks the source of an IPv6 packet in ip6_forward, after its headends and SIDs. End.DX4 and
+End.DX6 look up their next hop instead of the inner destination.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -31,7 +31,7 @@ NODE = node(
         "10.9.0.0/24 encap seg6 mode encap segs fc0a::1 dev eth1",
         "2001:db8:1::/48 via fc00::1 dev eth0",
         "default via fc01::1 dev eth1",
-        # The kernel's errors stay here.
+        # Errors of the kernel do not leave the node.
         "blackhole fc00:aaaa::/48",
     ],
     tunsrc="fc00::2",
@@ -56,7 +56,7 @@ UNUSABLE = (
 
 
 def udp(source, destination, hop_limit=64):
-    """A plain packet with a flow label, so that Linux and the RFC agree on the outer one."""
+    """A plain packet with a flow label, so that Linux and the RFC agree on the outer flow label."""
     return IPv6(src=source, dst=destination, hlim=hop_limit, nh=UDP_PROTOCOL, fl=0x777) / udp6(source, destination)
 
 
@@ -69,13 +69,13 @@ def routed(destination, hop_limit, segments_left, segments, source=HEADEND):
 
 
 def refuse(group, name, rfc, packet, reason, linux=SAME, route=None):
-    """A drop without a message. `route`: whose errors count it."""
+    """A drop without a message. `route`: the route whose error counter counts it."""
     counters = {"route": route, "packets": 0, "errors": 1} if route else None
     group.add(name, rfc, ETH0, received(ETH0, packet), drop(reason), linux, counters=counters, answer=SILENCE)
 
 
 def add_sources(group):
-    """Of the outer packet."""
+    """Source addresses of the outer packet."""
     for kind, source in (
         ("unspecified", "::"), ("link_local", "fe80::9"), ("loopback", "::1"), ("multicast", "ff0e::9"),
     ):
@@ -109,7 +109,7 @@ def add_sources(group):
 
 
 def add_inner(group):
-    """Of a decapsulated packet."""
+    """Source and destination addresses of a decapsulated packet."""
     def inside(sid, protocol, packet):
         return IPv6(src=HEADEND, dst=sid, nh=protocol) / packet
 
@@ -134,7 +134,7 @@ def add_inner(group):
 
 
 def add_segments(group):
-    """As the next segment."""
+    """Unusable addresses as the next segment."""
     for kind, address in UNUSABLE:
         for behavior, sid in (
             ("end", END), ("end_x", END_X), ("end_t", END_T), ("end_psp", END_PSP), ("next_csid", CSID), ("end_b6_encaps", END_B6),
@@ -152,7 +152,7 @@ def add_segments(group):
 
 
 def own_group():
-    """At SIDs that Linux lacks."""
+    """Unusable next segments at SIDs that Linux lacks."""
     group = Group("addresses_own", "Unusable next segments at Sidestep-only SIDs.", OWN)
     linux = skip("Linux does not have the SID")
     for kind, address in UNUSABLE:

@@ -48,7 +48,7 @@ RULES = node(
 
 
 def add_rules(group):
-    """What packets of a source, and to a destination, find."""
+    """Lookups by rules with source and destination."""
 
     def forwarded(name, packet, egress, about=""):
         group.add(name, NONE, ETH0, received(ETH0, packet(64)), forward(egress, sent(egress, packet(63))), about=about)
@@ -86,7 +86,7 @@ def add_rules(group):
 
 
 def add_srv6_rules(group):
-    """The source is that of the header which is looked up."""
+    """Lookups of SRv6 behaviors use the source address of the header that they look up."""
 
     def end(source, hop_limit, segments_left):
         return (
@@ -145,7 +145,7 @@ ROUTES = node(
 
 
 def add_routes(group):
-    """What packets of a source find."""
+    """Lookups in routes for some sources."""
 
     def forwarded(name, source, destination, egress, about="", to=None):
         group.add(
@@ -187,7 +187,7 @@ def add_routes(group):
 
 
 def inverted():
-    """`not`."""
+    """Rules with `not`."""
     group = Group(
         "rules_not", "Rules with inverted selectors (`not`).",
         node(
@@ -219,7 +219,7 @@ def inverted():
 
 
 def way_back():
-    """The way back of a packet has its source as destination, and so its destination as source."""
+    """The reverse path lookup exchanges source and destination."""
     record = node(
         routes=["192.0.2.0/24 via 10.2.0.1 dev eth2", "192.0.2.0/24 via 10.0.0.1 dev eth0 table 100"],
         rules=["priority 100 from 198.51.100.0/24 lookup 100"],

@@ -1,4 +1,4 @@
-"""What a vector is, and how it is written down."""
+"""Vectors and their YAML files."""
 
 import json
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ SAME = "same"
 
 
 def differs(outcome, why):
-    """Linux does something else: `outcome` is a `forward(…)` or "drop" (no frame comes out)."""
+    """Linux differs: `outcome` is a `forward(…)` or "drop" (Linux sends no frame)."""
     return {"differs": outcome, "why": why}
 
 
@@ -33,8 +33,8 @@ def one_of(*outcomes):
 
 
 def answer(to, message, source=None):
-    """The sender is told: the ICMP message from its type on, of ICMPv6 with checksum 0; `source`: not an address that Linux
-    chooses.
+    """An ICMP message to the sender, beginning with its type. The checksum of ICMPv6 is 0.
+    `source`: the source address, unless Linux chooses it.
     """
     told = {"to": to, "message": bytes(message).hex()}
     return told if source is None else {**told, "from": source}
@@ -51,7 +51,7 @@ def copied(sid, segments_left, packet):
 
 
 def skip(why):
-    """Linux cannot be asked."""
+    """The vector does not run on Linux."""
     return {"skip": why}
 
 
@@ -88,9 +88,12 @@ class Group:
 
     def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None, copies=None,
             fragments=()):
-        """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet. `earlier`: ports and
-        frames that come first. `answer`: what the sender is told, or SILENCE; unset: not looked at. `copies`: for the O-flag,
-        in the order of the SIDs; unset: not looked at. `fragments`: ports and frames that the daemon sends.
+        """Adds a case.
+
+        `linux`: by default the same as Sidestep, or skipped if Sidestep punts the packet.
+        `earlier`: ports and frames that arrive before. `answer`: the ICMP message to the sender, or
+        SILENCE; by default not checked. `copies`: copies for the O-flag in the order of the SIDs;
+        by default not checked. `fragments`: ports and frames that the daemon sends.
         """
         rfc = [rfc] if isinstance(rfc, str) else rfc
         self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer, copies, list(fragments)))

@@ -1,7 +1,7 @@
 """NEXT-C-SID (RFC 9800 4.1) on End and End.X: containers of C-SIDs in the destination address.
 
-A container is written here as what it is, a Locator-Block and a list of C-SIDs; the packet that leaves is the same block
-with the list without its first C-SID, and zeros behind it.
+This file writes a container as a Locator-Block and a list of C-SIDs. The sent packet has the same
+block, the list without its first C-SID, and zeros behind it.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ class Lengths:
 
     @property
     def words(self):
-        """In iproute2's words."""
+        """The lengths in iproute2's syntax."""
         return f"lblen {self.block_bits} nflen {self.csid_bits}"
 
     def address(self, *csids, rest=""):
@@ -55,7 +55,7 @@ class Lengths:
 
 
 class Container(Lengths):
-    """Those of NEXT-C-SID: the C-SIDs are in the destination address."""
+    """Lengths of NEXT-C-SID, with the C-SIDs in the destination address."""
 
     @property
     def room(self):
@@ -63,7 +63,7 @@ class Container(Lengths):
         return (128 - self.block_bits) // self.csid_bits
 
     def container(self, *csids, tail=0):
-        """The address. `tail`: the bits behind the last C-SID that has room, where the lengths leave any."""
+        """The address. `tail`: the bits that remain behind the last possible C-SID."""
         empty = [0] * (self.room - len(csids))
         rest = 128 - self.block_bits - self.room * self.csid_bits
         return self.address(*csids, *empty, rest=format(tail, f"0{rest}b") if rest else "")
@@ -105,7 +105,7 @@ def neighbors_of(lengths):
 
 
 def add_lengths(group):
-    """Every pair of lengths, every number of C-SIDs that it has room for."""
+    """Every pair of lengths, with every possible number of C-SIDs."""
     for lengths in ALL:
         one = {"route": lengths.prefix(LOCAL), "packets": 1, "errors": 0}
         for count in range(2, lengths.room + 1):
@@ -142,8 +142,8 @@ def add_lengths(group):
                 lengths.container(BEHIND_1, *[2**lengths.csid_bits - 1] * (lengths.room - 2)), 63))),
         )
     odd = ALL[-1]
-    # 40 + 3 * 24 = 112: the last 16 bits of the Argument are no C-SID. They move up by 24 with the rest, to bits 88 to
-    # 103, where they are the upper 16 bits of the third C-SID.
+    # 40 + 3 * 24 = 112: the last 16 bits of the Argument are not a C-SID. They move up by 24 with
+    # the rest, to bits 88 to 103, where they are the upper 16 bits of the third C-SID.
     group.add(
         "csid_40_24_moves_the_bits_that_are_no_csid_as_well", RFC, ETH0,
         received(ETH0, packet(odd.container(LOCAL, BEHIND_1, 0x31, tail=0xCAFE))),
@@ -165,7 +165,7 @@ def add_lengths(group):
 
 
 def add_kept(group):
-    """What the shift leaves alone."""
+    """Fields that the shift does not change."""
     here, there = USUAL.container(LOCAL, BEHIND_1, 0x31), USUAL.container(BEHIND_1, 0x31)
 
     def kept(name, rfc, build, about="", trailer=b""):
@@ -214,7 +214,7 @@ def add_kept(group):
 
 
 def add_refused(group):
-    """Drops, and packets that are the kernel's."""
+    """Drops and punts."""
     here = USUAL.container(LOCAL, BEHIND_1)
     last = USUAL.container(LOCAL)
     group.add("csid_with_hop_limit_1", f"{RFC} S02", ETH0, received(ETH0, packet(here, 1)), drop("hop_limit"))
@@ -287,7 +287,7 @@ def add_srh(group):
 
 
 def add_chains(group):
-    """The next C-SID is this node's again."""
+    """The next C-SID is also a SID of this node."""
     locals_ = [LOCAL, LOCAL_2, LOCAL_3, LOCAL_4]
     for count in (2, 3, 4):
         csids = locals_[:count] + [BEHIND_1, 0x31]
@@ -411,7 +411,7 @@ def add_end_x(group):
             about="The route of the next C-SID points to eth1, the adjacency to eth2." if count == 2 else "",
             counters={"route": USUAL.prefix(ADJACENT), "packets": 1, "errors": 0} if count == 2 else None,
         )
-    # The packet that leaves is the packet that arrives next: each C-SID is an adjacency of this node.
+    # Each sent packet is the next received one: each C-SID is an adjacency of this node.
     csids = [ADJACENT, ADJACENT_2] * 3
     path = [SEGMENT_1, USUAL.container(*csids)]
     for step in range(6):

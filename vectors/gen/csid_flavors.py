@@ -181,7 +181,7 @@ RFC_T, RFC_B6, RFC_B6_RED = "9800 4.1.3", "9800 4.1.4", "9800 4.1.5"
 
 
 def add_end_t(group):
-    """End.T: the next C-SID is looked up in the SID's table, which sends everything out of eth2."""
+    """End.T looks up the next C-SID in the SID's table, whose routes lead to eth2."""
     linux = skip("Linux has NEXT-C-SID on End and End.X only (seg6_flv_supp_ops_by_action)")
     for lengths in ALL:
         for count in range(2, lengths.room + 1):

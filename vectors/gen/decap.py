@@ -36,7 +36,7 @@ def inner4(ttl, payload=None, destination=HOST4_1, **fields):
 
 @dataclass
 class Decap:
-    """One behavior on one inner family: how its cases are named, and where the packets leave."""
+    """One behavior on one inner family, with the prefix of its case names and its egress."""
 
     prefix: str
     rfc: str
@@ -44,7 +44,7 @@ class Decap:
     family: int
     egress: object
     linux: object = SAME
-    # The kernel has the same SID. Otherwise packets that need an ICMP error are dropped with a reason.
+    # Whether the kernel has the same SID. Otherwise Sidestep drops packets that need an ICMP error.
     in_kernel: bool = True
 
     def inner(self, hop_limit, **fields):
@@ -52,7 +52,7 @@ class Decap:
         return inner6(hop_limit, **fields) if self.family == IPV6 else inner4(hop_limit, **fields)
 
     def refusal(self, left_to_the_kernel, drop_reason):
-        """What the kernel answers, if it has the SID."""
+        """The verdict on a packet that the kernel answers if it has the SID."""
         return kernel(left_to_the_kernel) if self.in_kernel else drop(drop_reason)
 
     def large(self, hop_limit, length):
@@ -63,7 +63,7 @@ class Decap:
 
 
 def add_shared(group, decap):
-    """What every decapsulation of an IP packet does."""
+    """Cases of every decapsulation of an IP packet."""
 
     def forwarded(name, headers, in_inner, out_inner, about="", counters=None, trailer=b"", linux=None):
         group.add(
@@ -147,7 +147,7 @@ def add_other_family(group, decap):
 
 
 def add_inner_headers(group, decap, unchecked):
-    """Impossible inner headers, which Linux does not look at (`unchecked`: where its packet leaves)."""
+    """Invalid inner headers, which Linux does not check (`unchecked`: egress on Linux)."""
     why = UNCHECKED
 
     def refused(name, packet, linux_packet):
@@ -281,7 +281,7 @@ def end_dx4():
     return group
 
 
-# Table 100 of the End.DT groups: other egress ports than table main has.
+# Table 100 of the End.DT groups: its egress ports differ from those of table main.
 TABLE_100 = [
     "2001:db8:a::/48 via fc02::1 dev eth2 table 100",
     "blackhole 2001:db8:d3::/48 table 100",
@@ -296,7 +296,7 @@ TABLE_100_IPV4 = [
 
 
 def add_table(group, decap):
-    """What the table says."""
+    """Lookups in the table of the SID."""
     rows = (
         (
             ("without_a_route_in_its_table", HOST_2, decap.refusal("route_miss", "no_route")),
@@ -364,7 +364,7 @@ def end_dt_vrf():
                 + TABLE_100 + TABLE_100_IPV4),
         )
         linux = SAME
-        # Linux has no word for `table` here: such a SID is Sidestep's alone.
+        # Linux does not support `table` for these behaviors, so only Sidestep has the SID.
         in_kernel = form == "vrftable"
         decaps = [
             Decap(f"end_dt4_{form}", "8986 4.7", "fc0f::d4", IPV4, ETH2, linux, in_kernel),
@@ -404,7 +404,7 @@ def end_dt_vrf():
 
 
 def add_few(group, decap):
-    """The core of `add_shared`, for a behavior that differs from one already shown only in how its table is named."""
+    """The main cases of `add_shared`, for an earlier behavior with another table attribute."""
     for name, headers in (
         ("with_an_srh", outer(decap.sid) / SRH(next_header=decap.family, segment_list=[decap.sid, "fc0a::5"])),
         ("without_an_srh", outer(decap.sid, decap.family)),

@@ -1,4 +1,4 @@
-"""The edge of an SR domain (RFC 8754 5.1): its SIDs are kept from packets that come from outside."""
+"""The edge of an SR domain (RFC 8754 5.1) drops packets from outside to its SIDs."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
@@ -13,13 +13,13 @@ RFC = "8754 5.1"
 
 
 def steered(hop_limit, destination, segments_left, source=HEADEND):
-    """By End to a host behind eth1."""
+    """A packet that End forwards to a host behind eth1."""
     header = SRH(next_header=UDP_PROTOCOL, segments_left=segments_left, segment_list=[SEGMENT_1, END])
     return IPv6(src=source, dst=destination, hlim=hop_limit, nh=ROUTING) / header / udp6(source, SEGMENT_1)
 
 
 def plain(source, destination, hop_limit=64):
-    """Without SRv6."""
+    """A packet without SRv6."""
     return IPv6(src=source, dst=destination, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(source, destination)
 
 

@@ -1,4 +1,4 @@
-"""End (RFC 8986 4.1), and packets that every SID must refuse."""
+"""End (RFC 8986 4.1), and packets that every SID must drop."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
@@ -103,7 +103,7 @@ def add_segments(group):
 
 
 def add_fields(group):
-    """What End keeps: tag, flags, TLVs, traffic class, flow label, payload."""
+    """Fields that End does not change: tag, flags, TLVs, traffic class, flow label, payload."""
     udp = udp6(HEADEND, SEGMENT_1)
     two = [SEGMENT_1, SID]
 
@@ -201,7 +201,7 @@ def add_position(group):
 
 
 def add_refused(group):
-    """Drops, and packets that are the kernel's."""
+    """Drops and punts."""
     udp = udp6(HEADEND, SEGMENT_1)
 
     def packet(segments_left=1, segments=(SEGMENT_1, SID), hop_limit=64, **fields):

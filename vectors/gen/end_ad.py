@@ -1,6 +1,6 @@
-"""End.AD (draft-ietf-spring-srv6-service-programming 6.2): the outer headers are learned, and put on what comes back.
+"""End.AD (draft-ietf-spring-srv6-service-programming 6.2) learns outer headers and restores them.
 
-The service is at eth2, as fc02::1 and 10.2.0.1. `earlier` is what was learned from.
+The service is at eth2, as fc02::1 and 10.2.0.1. The proxy learns from the frames of `earlier`.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -37,7 +37,7 @@ def outer(destination, segments_left, segments, next_header=IPV6, hop_limit=64, 
 
 
 def restored(destination, segments_left, segments, label=0x0BEEF, hop_limit=63, **fields):
-    """The same after the proxy: traffic class and flow label as a headend sets them for the inner packet."""
+    """The outer headers after the proxy: traffic class and flow label as a headend sets them."""
     return outer(destination, segments_left, segments, hop_limit=hop_limit, tc=0x28, fl=label, **fields)
 
 
@@ -52,7 +52,7 @@ def counted(sid, error=False):
 
 
 def add_way_back(group):
-    """From the service. The first case: nothing is learned yet."""
+    """Packets from the service. In the first case, the proxy has not learned headers."""
     for sid, inner, family in ((SID6, inner6, "ipv6"), (SID4, inner4, "ipv4")):
         group.add(
             f"end_ad_back_of_{family}_before_anything_was_learned", [f"{BACK} S02"], ETH2,
@@ -131,7 +131,7 @@ def add_way_back(group):
 
 
 def add_way_in(group):
-    """To the service."""
+    """Packets to the service."""
     group.add(
         "end_ad_of_ipv6", [f"{DRAFT} S12-S17", f"{DRAFT} S17.1"], ETH0,
         received(ETH0, outer(SID6, 2, chain(SID6)) / inner6(64)), forward(ETH2, sent(ETH2, inner6(63))), NO_LINUX,

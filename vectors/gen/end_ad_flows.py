@@ -1,6 +1,7 @@
 """End.AD with `flows` (draft-ietf-spring-srv6-service-programming 6.2, for each flow): many chains through one service.
 
-The service is at eth2, as fc02::1 and 10.2.0.1, and two SIDs lead to it. `earlier` is what was learned from.
+The service is at eth2, as fc02::1 and 10.2.0.1, and two SIDs lead to it. The proxy learns from the
+frames of `earlier`.
 """
 
 from scapy.layers.inet import ICMP
@@ -39,7 +40,7 @@ def flow(hop_limit, port=4096):
 
 
 def tcp(hop_limit, back=False):
-    """Of one TCP connection, there or back."""
+    """A packet of one TCP connection, in either direction."""
     if back:
         segment = tcp6(HOST_1, HOST_0, source_port=80, destination_port=4096)
         return IPv6(src=HOST_1, dst=HOST_0, hlim=hop_limit, nh=TCP_PROTOCOL, tc=0x28, fl=0x0BEEF) / segment
@@ -52,7 +53,7 @@ def by(sid, segment):
 
 
 def came(sid, segment, inner, **fields):
-    """A frame that was learned from."""
+    """A frame for `earlier`: the proxy learns its headers."""
     return (ETH0, received(ETH0, outer(sid, 2, by(sid, segment), **fields) / inner))
 
 
@@ -99,7 +100,7 @@ def add_two_chains(group):
 def add_connection(group):
     """Each direction of a TCP connection is a flow."""
     both = [came(ONE, SEGMENT_1, tcp(64)), came(OTHER, SEGMENT_2, tcp(64, back=True))]
-    # This case comes first, because consecutive cases share what they learned.
+    # This case is the first one, because consecutive cases share the learned headers.
     group.add(
         "end_ad_flows_answer_of_the_service_before_that_direction_was_learned", [f"{BACK} S02"], ETH2,
         received(ETH2, tcp(62, back=True)), drop("not_learned"), NO_LINUX, earlier=both[:1],
@@ -121,7 +122,7 @@ def add_connection(group):
 
 
 def add_errors(group):
-    """An ICMP error of the service itself goes by the chain against that of the packet that it quotes."""
+    """An ICMP error of the service takes the chain opposite to the chain of the quoted packet."""
 
     def error(hop_limit, quoted, kind=ICMPv6TimeExceeded, to=HOST_0):
         message = IPv6(src="fc02::1", dst=to, hlim=hop_limit, nh=ICMPV6, tc=0x28, fl=0x0BEEF) / kind() / Raw(bytes(quoted))
@@ -184,7 +185,7 @@ def add_errors(group):
 
 
 def add_keys(group):
-    """What tells flows apart."""
+    """The keys of flows."""
     fragments = {"first": (0, 1, pattern(32)), "last": (4, 0, pattern(8))}
 
     def fragment(hop_limit, which, identification=0x5EED):
@@ -238,7 +239,7 @@ def add_keys(group):
 
 
 def add_changes(group):
-    """What a flow has learned changes, ages and is forgotten."""
+    """Headers of a flow change, age, and expire."""
     group.add(
         "end_ad_flows_back_by_a_chain_that_has_changed", [f"{DRAFT} S17.1"], ETH2, received(ETH2, flow(62)),
         forward(ETH2, sent(ETH2, goes(OTHER, SEGMENT_2, flow(61)))), NO_LINUX,
@@ -272,7 +273,7 @@ def add_age(group):
 
 
 def add_number(group):
-    """A new flow takes the place of the one that was longest without a packet."""
+    """A new flow replaces the one that has been idle longest."""
     nine = [came(FEW, SEGMENT_1, flow(64, port)) for port in range(1, 10)]
     group.add(
         "end_ad_flows_beyond_the_number_make_room", [f"{BACK} S02"], ETH1, received(ETH1, flow(62, 1)), drop("not_learned"),

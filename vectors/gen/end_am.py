@@ -1,6 +1,6 @@
-"""End.AM (draft-ietf-spring-srv6-service-programming 6.4): a service that sees the last segment as destination.
+"""End.AM (draft-ietf-spring-srv6-service-programming 6.4): the last segment as destination.
 
-The service is at eth2, as fc02::1; a second one sends back by eth1.
+The service is at eth2, as fc02::1. A second service returns packets by eth1.
 """
 
 from scapy.layers.inet6 import ICMPv6ND_NA, IPv6
@@ -46,7 +46,7 @@ def packet(destination, hop_limit, segments_left, segments, **fields):
 
 
 def add_way_in(group):
-    """To the service."""
+    """Packets to the service."""
     three = [LAST, SEGMENT_1, SID]
     group.add(
         "end_am_shows_the_service_the_last_segment", [f"{DRAFT} S12-S15"], ETH0,
@@ -102,7 +102,7 @@ def add_way_in(group):
 
 
 def add_way_back(group):
-    """From the service."""
+    """Packets from the service."""
     three = [LAST, SEGMENT_1, SID]
     back = f"{DRAFT} de-masquerading"
     group.add(

@@ -1,6 +1,6 @@
 """End.AM with flavor NAT (draft-ietf-spring-srv6-service-programming 6.4.2): a service that changes the destination.
 
-The service is at eth2, as fc02::1. What it makes of the destination becomes the last segment.
+The service is at eth2, as fc02::1. The destination that it sets becomes the last segment.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -30,7 +30,7 @@ LAST, OTHER = "2001:db8:b::9", "2001:db8:a::77"
 
 
 def packet(destination, hop_limit, segments_left, segments, final, **fields):
-    """SRH and UDP, whose checksum counts the final destination."""
+    """SRH and UDP, whose checksum includes the final destination."""
     return (
         IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=ROUTING, tc=0x41, fl=0x00123)
         / SRH(next_header=UDP_PROTOCOL, segments_left=segments_left, segment_list=segments, **fields)
@@ -39,17 +39,17 @@ def packet(destination, hop_limit, segments_left, segments, final, **fields):
 
 
 def shown(segments_left, *further, hop_limit=62, **fields):
-    """As the service sends it: to another destination, with the list as it was."""
+    """The packet from the service: another destination, the same segment list."""
     return received(ETH2, packet(OTHER, hop_limit, segments_left, [LAST, *further], OTHER, **fields))
 
 
 def goes_on(port, destination, segments_left, *further, hop_limit=61, **fields):
-    """The packet after the proxy: with that destination in the list."""
+    """The packet after the proxy: the new destination is in the list."""
     return forward(port, sent(port, packet(destination, hop_limit, segments_left, [OTHER, *further], OTHER, **fields)))
 
 
 def add_cases(group):
-    """There as without the flavor, and back."""
+    """Packets to the service, as without the flavor, and from it."""
     group.add(
         "end_am_nat_shows_the_service_the_last_segment", [DRAFT], ETH0,
         received(ETH0, packet(SID, 64, 2, [LAST, SEGMENT_1, SID], LAST)),

@@ -1,6 +1,6 @@
-"""End.AS (draft-ietf-spring-srv6-service-programming 6.1): a service that gets the packet without its outer headers.
+"""End.AS (draft-ietf-spring-srv6-service-programming 6.1): a service without outer headers.
 
-The service is at eth2, as fc02::1 and 10.2.0.1; another one sends back by eth1.
+The service is at eth2, as fc02::1 and 10.2.0.1. Another service returns packets by eth1.
 """
 
 from scapy.layers.inet6 import ICMPv6ND_NA, IPv6
@@ -47,7 +47,7 @@ def counted(sid, error=False):
 
 
 def add_way_in(group):
-    """To the service."""
+    """Packets to the service."""
     group.add(
         "end_as_of_ipv6", [f"{DRAFT6} S12-S19"], ETH0,
         received(ETH0, outer(SID6, 2) / inner6(64)), forward(ETH2, sent(ETH2, inner6(63))), NO_LINUX, counters=counted(SID6),
@@ -118,7 +118,7 @@ def add_way_in(group):
 
 
 def add_way_back(group):
-    """From the service."""
+    """Packets from the service."""
     back6, back4 = f"{DRAFT6} inbound", f"{DRAFT4} inbound"
     group.add(
         "end_as_back_of_ipv6", [f"{back6} S01-S05"], ETH2, received(ETH2, inner6(62)),

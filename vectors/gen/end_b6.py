@@ -1,11 +1,12 @@
 """End.B6.Encaps (RFC 8986 4.13), End.B6.Encaps.Red (4.14) and Linux's End.B6: binding SIDs.
 
-End.B6.Encaps does what End does with the packet and puts it into an outer header with the policy's segments. Linux differs
-on each of these packets, as for H.Encaps: it copies the hop limit and the flow label to the outer header and leaves the
-inner hop limit. End.B6.Encaps.Red does the same with a reduced SRH; Linux does not have it, so what the kernel would
-answer is dropped there.
+End.B6.Encaps advances the SRH like End and encapsulates the packet with the policy's segments.
+Linux differs on each of these packets, as for H.Encaps: it copies the hop limit and the flow label
+to the outer header and does not change the inner hop limit. End.B6.Encaps.Red does the same with a
+reduced SRH. Linux lacks it, so Sidestep drops packets that the kernel would answer.
 
-End.B6 inserts an SRH with the policy's segments and, as the last one, this SID; the packet's own SRH is not touched.
+End.B6 inserts an SRH with the policy's segments and, as the last one, this SID. It does not change
+the packet's own SRH.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -73,18 +74,18 @@ def packet(destination, hop_limit, segments_left, segments, before=None, payload
 
 
 def encapsulated(path, inner, destination, first=ROUTING, hop_limit=64, label=0, traffic_class=0, reduced=False):
-    """The inner packet behind the policy's headers, with the label that is computed where the inner one is 0."""
+    """The inner packet behind the policy's headers. A computed outer flow label replaces 0."""
     computed = label or label6(HEADEND, destination, first)
     return headers(path, IPV6, reduced, hop_limit=hop_limit, label=computed, traffic_class=traffic_class) / inner
 
 
 def as_linux(path, inner, hop_limit, label=0, traffic_class=0):
-    """As Linux does it: `hop_limit` is the outer one."""
+    """The same on Linux. `hop_limit` is that of the outer header."""
     return headers(path, IPV6, hop_limit=hop_limit, label=label, traffic_class=traffic_class) / inner
 
 
 def insertion(path, here, hop_limit, segments_left, segments, build, ipv6, before=None, **fields):
-    """End.B6: the frames that Sidestep and Linux send. `build` makes the packet that arrives."""
+    """End.B6: the frames that Sidestep and Linux send. `build` makes the received packet."""
     def outer(next_header):
         return IPv6(src=HEADEND, dst=path[0], hlim=hop_limit - 1, nh=next_header, **ipv6)
 
@@ -128,7 +129,7 @@ class Binding:
         )
 
     def refused(self, name, rfc, arrived, outcome, port=ETH0, linux=None, counters=None, about=""):
-        """One packet that does not get through."""
+        """One dropped packet."""
         if not self.linux:
             linux = NO_LINUX
             if "kernel" in outcome:

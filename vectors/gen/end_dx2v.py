@@ -1,4 +1,4 @@
-"""End.DX2V (RFC 8986 4.10): an Ethernet frame out of the port that its VLANs are bound to."""
+"""End.DX2V (RFC 8986 4.10) sends an Ethernet frame by the port of its VLANs."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
@@ -72,7 +72,7 @@ def groups():
 
     def dropped(name, inner, reason, headers=None, about="", rfc=RFC, sid=SID, port=ETH0):
         headers = outer(sid) / srh() if headers is None else headers
-        # A miss is the lookup's, not the SID's.
+        # A failed lookup does not count as an error of the SID.
         done = int(reason in ("vlan_miss", "too_big"))
         counters = {"route": f"{sid}/128", "packets": done, "errors": 1 - done} if port == ETH0 else None
         group.add(

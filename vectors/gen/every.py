@@ -1,7 +1,7 @@
-"""What every behavior has in common, asked of every behavior: 1 to 16 segments, TLVs, extension headers, wrong SRHs.
+"""Common rules at every behavior: 1 to 16 segments, TLVs, extension headers, invalid SRHs.
 
-Two files for endpoints, since a file is a node that Linux takes as a whole, or not at all: what Linux has, and what only
-Sidestep has. Two more for headends.
+A file is a node, which Linux must support completely. Endpoints therefore have one file for
+behaviors of Linux and one for Sidestep-only behaviors. Headends have further files.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ TLVS = {
     "several_tlvs": tlv(0x7C, b"abc") + tlv(0xFD, b"") + padn(7), "a_tlv_of_250_octets": tlv(0x7C, pattern(246)),
 }
 POLICY = ["fc0a::1", "fc0b::2"]
-# Linux takes an SRH that it refuses for none, and decapsulates.
+# Linux treats an SRH that it refuses as absent, and decapsulates.
 UNSEEN = "decap_and_validate treats an SRH that seg6_get_srh refuses as absent and decapsulates"
 DIFFERS_PAD1 = "seg6_validate_srh reads a Length octet after Pad1; RFC 8754 2.1.1.1: Pad1 has none"
 
@@ -86,7 +86,7 @@ def out_of_insert(sid, hop_limit, segments_left, segments, **fields):
 
 
 def out_with_psp(_sid, hop_limit, segments_left, segments, before=None, payload=None, next_header=UDP_PROTOCOL, **fields):
-    """PSP: with Segments Left 1 the SRH goes."""
+    """PSP removes the SRH if Segments Left is 1."""
     following = segments[segments_left - 1]
     if segments_left > 1:
         return packet(following, hop_limit - 1, segments_left - 1, segments, before, payload, next_header, **fields), None
@@ -197,7 +197,7 @@ def add_advance(group, row):
 
 
 def add_advance_checks(group, row, sid, three):
-    """SRHs and packets that cannot be."""
+    """Invalid SRHs and packets."""
     linux = SAME if row.in_linux else NO_LINUX
     errors = {"route": f"{sid}/128", "packets": 0, "errors": 1}
     for name, rfc, reason, arrived in (
@@ -265,7 +265,7 @@ def add_decap(group, row):
         ("a_tlv_beyond_the_srh", "8754 2.1", "srh_tlv", srh(1, tlvs=bytes([0x7C, 7]) + b"sixoct"), unseen),
     ):
         if usd and reason == "segments_left_not_zero":
-            continue  # Not an error there: End goes on.
+            continue  # With USD, End processes this packet.
         group.add(
             f"{row.name}_refuses_{name}", rfc, ETH0, received(ETH0, wide / header / arrives), drop(reason), theirs, counters=errors,
         )
@@ -298,7 +298,7 @@ def path_of(count):
 
 
 def steered6(mode, count):
-    """The IPv6 prefix that is steered into that many segments."""
+    """The IPv6 prefix that is steered into `count` segments."""
     return f"2001:db8:{0x5000 + 0x100 * mode + count:x}::"
 
 
@@ -314,7 +314,7 @@ MODES = (
 
 
 def headends():
-    """H.Encaps and its kin: each number of segments, each inner family."""
+    """H.Encaps and its variants: each number of segments, each inner family."""
     routes = []
     group = Group("every_headend", "H.Encaps, H.Encaps.L2, reduced or not: 1 to 16 segments around IPv6 and IPv4.", None)
     for mode, (name, word, rfc, kind, reduced) in enumerate(MODES):
@@ -333,7 +333,8 @@ def headends():
                  label4(HOST4_0, to4, UDP_PROTOCOL, PORTS)),
             ):
                 arrived = received(ETH0, build(64))
-                # A frame is carried as it came; a packet is forwarded first. Linux forwards neither.
+                # Sidestep encapsulates a frame unchanged, but decrements the hop limit of a packet.
+                # Linux changes neither.
                 ours = arrived if kind == ETHERNET else build(63)
                 theirs = arrived if kind == ETHERNET else build(64)
                 protocol = ETHERNET if kind == ETHERNET else family

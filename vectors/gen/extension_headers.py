@@ -37,20 +37,20 @@ def advanced(sid, header, first, segments_left, next_header=UDP_PROTOCOL):
 
 
 class Cases:
-    """Cases of one group. `linux`: what Linux does with all of them, if it cannot be asked."""
+    """Cases of one group. `linux`: the expectation for Linux if the cases do not run there."""
 
     def __init__(self, group, linux=None):
         self.group, self.linux = group, linux
 
     def advances(self, name, rfc, sid, header, first, about=""):
-        """The SID passes over the header and advances the SRH."""
+        """The SID skips the header and advances the SRH."""
         self.group.add(
             name, rfc, ETH0, received(ETH0, advanced(sid, header, first, 1)),
             forward(ETH1, sent(ETH1, advanced(sid, header, first, 0))), self.linux or SAME, about,
         )
 
     def dropped(self, name, rfc, packet, reason, told, linux=SAME, about=""):
-        """The SID drops the packet. `linux`: what Linux sends and why, if it sends anything."""
+        """The SID drops the packet. `linux`: the frame that Linux sends, if any, and the reason."""
         if linux != SAME:
             linux = differs(forward(ETH1, sent(ETH1, linux[0])), linux[1])
         self.group.add(name, rfc, ETH0, received(ETH0, packet), drop(reason), self.linux or linux, about, answer=told)

@@ -32,7 +32,7 @@ TABLE_100 = [
 
 @dataclass
 class Endpoint:
-    """One behavior: how its cases are named, the words of its route, and where its packets leave."""
+    """One behavior, with the prefix of its case names, the words of its route, and its egress."""
 
     prefix: str
     words: str
@@ -73,7 +73,7 @@ def srh(next_header, segments, segments_left=0, **fields):
 
 
 def add_decapsulation(group, endpoint):
-    """USD: nothing is left of the segment list and there is an IP packet inside."""
+    """USD: Segments Left is 0, and the payload is an IP packet."""
     sid = endpoint.sid(ONLY_USD)
 
     def forwarded(name, headers, before, after, about="", counters=None, trailer=b"", rfc=USD):
@@ -172,7 +172,7 @@ def add_refused(group, endpoint):
     refused("usd_of_a_wrong_inner_checksum", USD, outer(sid, IPV4) / inner4(64, chksum=0x1111), drop("inner_header"))
     refused("usd_with_ecn_ce_over_not_ect", "6040 4.2", outer(sid, IPV6, tc=CE) / inner6(64, tc=NOT_ECT), drop("ecn"))
     refused("usd_of_ipv4_with_ecn_ce_over_not_ect", "6040 4.2", outer(sid, IPV4, tc=CE) / inner4(64, tos=NOT_ECT), drop("ecn"))
-    # Linux lacks the SID: packets that need an ICMP error are dropped with a reason.
+    # Linux lacks the SID, so Sidestep drops packets that need an ICMP error.
     refused("usd_with_inner_hop_limit_1", USD, outer(sid, IPV6) / inner6(1), drop("hop_limit"))
     refused("usd_of_ipv4_with_inner_ttl_1", USD, outer(sid, IPV4) / inner4(1), drop("hop_limit"))
     two = [SEGMENT_1, sid]
@@ -191,7 +191,7 @@ def add_refused(group, endpoint):
 
 
 def add_lookups(group, endpoint):
-    """What End and End.T find, or not."""
+    """Lookups of End and End.T, with and without a match."""
     sid = endpoint.sid(ONLY_USD)
     rows = (
         ("usd_to_another_host", inner6, HOST_2, IPV6, ETH2), ("usd_of_ipv4_to_another_host", inner4, HOST4_2, IPV4, ETH2),
@@ -245,7 +245,7 @@ def add_lookups(group, endpoint):
 
 
 def add_used_srhs(group, endpoint):
-    """USP with a further SRH: the used ones go, and the next one is processed (RFC 8986 4.16.2 S02-S05)."""
+    """USP removes SRHs with Segments Left 0 and processes the next (RFC 8986 4.16.2 S02-S05)."""
     udp = udp6(HEADEND, SEGMENT_1)
 
     def forwarded(name, number, before, after, about="", rfc=USP):

@@ -1,7 +1,7 @@
-"""The flow label that a headend computes for the outer header where it does not copy the inner one.
+"""The flow label that a headend computes for the outer header if it does not copy the inner one.
 
-Sidestep's own rule (docs: flow label): a multiplicative hash over addresses, ports and protocol; 20 bits, never 0.
-Written from its description, not from the data path's source.
+Sidestep's rule (docs: flow label) is a multiplicative hash over addresses, ports and protocol, with
+20 bits, never 0. This file implements the description and does not use the data path's source.
 """
 
 import socket

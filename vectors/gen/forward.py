@@ -114,7 +114,7 @@ def add_ipv6(group):
 
 
 def add_extension_headers(group):
-    """A router looks at the Hop-by-Hop header alone."""
+    """A router processes only the Hop-by-Hop header."""
     udp = udp6(HOST_0, HOST_1)
     padded = options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp
     group.add(

@@ -40,7 +40,7 @@ def inner4(destination, length, ttl=64, **fields):
 
 
 def cut(payload, room):
-    """RFC 8200 4.5: parts, their offsets in units of 8 octets, and whether more follow."""
+    """RFC 8200 4.5: parts, their offsets in units of 8 octets, and the M flag."""
     payload, step = bytes(payload), room // 8 * 8
     starts = range(0, len(payload), step)
     return [(payload[at:at + step], at // 8, at + step < len(payload)) for at in starts]

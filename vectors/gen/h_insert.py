@@ -1,6 +1,6 @@
 """H.Insert: an SRH between the IPv6 header and what follows it (`inline`; draft-filsfils-spring-srv6-net-pgm-insertion).
 
-H.Insert.Red (`inline.red`) leaves the first segment out of it, as RFC 8754 4.1.1 has it. Linux does not have that.
+H.Insert.Red (`inline.red`) omits the first segment from the SRH (RFC 8754 4.1.1). Linux lacks it.
 """
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
@@ -102,7 +102,7 @@ def udp(destination):
 
 
 def reduced_group():
-    """H.Insert.Red. What the kernel would answer is dropped: it does not have the route."""
+    """H.Insert.Red, which Linux lacks: Sidestep drops packets that the kernel would answer."""
     group = Group(
         "h_insert_red", "H.Insert.Red: as H.Insert, but only the destination address has the first segment.",
         node(routes=routes("inline.red") + ["2001:db8:e3::/48 encap seg6 mode inline.red segs fc01::66 dev eth1"],

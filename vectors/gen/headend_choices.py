@@ -1,4 +1,4 @@
-"""What the node decides for all headends: tunnel source and flow label."""
+"""Settings of the node for all headends: tunnel source and flow label."""
 
 from scapy.layers.inet6 import IPv6
 
@@ -70,7 +70,7 @@ def flow_labels():
 
 
 def tunnel_sources():
-    """Where the outer source comes from."""
+    """The origin of the outer source address."""
     node_wide = Group(
         "tunsrc", "The outer source is the node's tunsrc, even if no port has that address.",
         node(routes=ROUTES, tunsrc="fc0f:0:0:5::5"),

@@ -1,8 +1,8 @@
-"""HMAC of an SRH (RFC 8754 2.1.2), verified and signed. What is right comes from Python's own `hmac` module.
+"""HMAC of an SRH (RFC 8754 2.1.2), verified and signed. Python's `hmac` module computes it.
 
-The text is what Linux takes (net/ipv6/seg6_hmac.c): source address, Last Entry, Flags, HMAC Key ID, Segment List. The RFC has
-the destination address of the packet in front of it, where Linux (and so this) has the source address; both leave out the
-rest of the SRH. The field has 32 octets; SHA-1 fills 20.
+The text is that of Linux (net/ipv6/seg6_hmac.c): source address, Last Entry, Flags, HMAC Key ID,
+Segment List. The RFC begins it with the packet's destination address, where Linux (and Sidestep)
+have the source address. Both omit the rest of the SRH. The field has 32 octets, and SHA-1 fills 20.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from .wire import (
 
 RFC = "8754 2.1.2.1"
 FLAG = 8
-# As Linux has it: a text of 22 octets and 16 for each segment, of less than 256 octets.
+# As in Linux: the text has 22 octets and 16 for each segment, and less than 256 octets in total.
 SEGMENTS_MAX = 14
 KEYS = {
     7: ("sha256", "a secret of sha256"),
@@ -36,7 +36,7 @@ NO_LINUX = skip("Linux does not have this behavior")
 
 
 def keys(numbers=tuple(KEYS)):
-    """As a node file has them."""
+    """The keys in the format of a node file."""
     return {number: {"algorithm": KEYS[number][0], "secret": KEYS[number][1]} for number in numbers}
 
 
@@ -90,7 +90,7 @@ class Verify:
         self.group.add(name, RFC, port, received(port, arrived), outcome, linux, about)
 
     def advanced(self, header, source=HEADEND, payload=None, next_segment=None):
-        """What End makes of it."""
+        """The packet after End."""
         header = header.copy()
         header.segments_left -= 1
         header.tlvs, header.segment_list = bytes(header.tlvs), list(header.segment_list)
@@ -105,19 +105,19 @@ def path(count, last):
 
 
 def header(key, segments, segments_left=1, source=HEADEND, **fields):
-    """Signed, UDP inside."""
+    """A signed SRH with UDP behind it."""
     return signed(key, source, segments, next_header=UDP_PROTOCOL, segments_left=segments_left, **fields)
 
 
 def wrong(head, change):
-    """With other bytes at the end of its TLVs: the HMAC field changed."""
+    """The header with a changed HMAC field at the end of its TLVs."""
     head = head.copy()
     head.tlvs = bytes(head.tlvs[:-32]) + change(bytes(head.tlvs[-32:]))
     return head
 
 
 def flipped(place, bit=1):
-    """One bit of the field."""
+    """The HMAC field with one inverted bit."""
     return lambda mac: mac[:place] + bytes([mac[place] ^ bit]) + mac[place + 1:]
 
 
@@ -187,7 +187,7 @@ def add_text(verify):
 
 
 def add_place(verify):
-    """Where the TLV is, and the flag."""
+    """The place of the TLV, and the flag."""
     end = SIDS["end"][0]
     segments = path(2, end)
     mac = field(7, HEADEND, segments)
@@ -230,7 +230,7 @@ def add_ports(verify):
 
 
 def add_decapsulating(verify):
-    """At the end of the list the SRH is not processed any more, but verified."""
+    """A decapsulating SID does not process the SRH, but verifies it."""
     for name, sid, upper, inner, egress_inner in (
         ("end_dx6", DX6, IPV6, inner6(64), inner6(63)), ("end_dt6", DT6, IPV6, inner6(64), inner6(63)),
         ("end_dx4", DX4, IPV4, inner4(64), inner4(63)),
@@ -257,7 +257,7 @@ def add_decapsulating(verify):
 
 
 def add_compressed(verify):
-    """NEXT-C-SID: the next C-SID comes from the destination address, and the SRH is not processed."""
+    """NEXT-C-SID takes the next C-SID from the destination address and does not process the SRH."""
     container = "fcc0:0:f1:a1::"
     after = "fcc0:0:a1::"
     for name, flip in (("right", False), ("wrong", True)):
@@ -274,7 +274,7 @@ def add_compressed(verify):
 
 
 def add_end_b6(verify):
-    """End.B6.Insert (Linux's End.B6): the SRH that is there is verified before another one is inserted."""
+    """End.B6.Insert (Linux's End.B6) verifies the received SRH before it inserts another one."""
     head = header(7, path(2, B6))
     inserted = SRH(next_header=ROUTING, segments_left=1, segment_list=[B6, "fc0b::5"])
     left = IPv6(src=HEADEND, dst="fc0b::5", hlim=63, nh=ROUTING) / inserted / head / udp6(HEADEND, SEGMENT_1)
@@ -283,7 +283,7 @@ def add_end_b6(verify):
 
 
 def verified():
-    """What arrives with an HMAC."""
+    """Received packets with an HMAC."""
     group = Group(
         "hmac_verify", "Verification of HMACs: eth0 verifies present ones, eth1 requires one, eth2 ignores them.",
         node(
@@ -338,7 +338,7 @@ def own_behaviors():
 
 
 def prefix(number):
-    """The customer prefix that is signed in this way."""
+    """The customer prefix of the route with this number."""
     return f"2001:db8:{0x5000 + number:x}::"
 
 
@@ -410,19 +410,19 @@ class Sign:
                            differs(forward(egress, sent(egress, linux)), HOP_BY_HOP_FIRST)))
 
     def left_to_the_kernel(self, name, mode, segments, key):
-        """Nobody signs so."""
+        """Punted packets, which Sidestep does not sign."""
         to = self.route(mode, segments, key)
         arrived = IPv6(src=HOST_0, dst=to, hlim=64, nh=UDP_PROTOCOL) / udp6(HOST_0, to)
         self.cases.append((name, received(ETH0, arrived), kernel("hmac"), None))
 
 
 def segments_of(count):
-    """In the order of travel."""
+    """Segments in the order of travel."""
     return [f"fc0a::{index:x}" if index % 2 else f"fc0b::{index:x}" for index in range(1, count + 1)]
 
 
 def signing():
-    """What headends sign."""
+    """Packets that headends sign."""
     sign = Sign()
     for key in (7, 8):
         name = KEYS[key][0]

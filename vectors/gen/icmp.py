@@ -23,7 +23,7 @@ ROUTING_TYPE_0 = Raw(bytes([UDP_PROTOCOL, 2, 0, 1, 0, 0, 0, 0]) + bytes(16))
 
 
 def error(kind, code, word, packet):
-    """RFC 4443 2.1 and 3: type, code, checksum, MTU or pointer, the packet as it arrived."""
+    """RFC 4443 2.1 and 3: type, code, checksum, MTU or pointer, and the received packet."""
     return bytes([kind, code, 0, 0]) + word.to_bytes(4, "big") + bytes(packet)[:QUOTE]
 
 
@@ -80,7 +80,7 @@ class Told:
 
 
 def add_header_fields(told):
-    """An SRH that cannot be."""
+    """An invalid SRH."""
     udp = udp6(HEADEND, SEGMENT_1)
     list_of_2 = [SEGMENT_1, END]
 
@@ -144,7 +144,7 @@ def add_header_fields(told):
 
 
 def add_upper_layers(told):
-    """What comes to a SID that is not for it."""
+    """Packets to a SID with an upper layer that it does not accept."""
     ended = SRH(next_header=TCP_PROTOCOL, segments_left=0, segment_list=[END])
     tcp = tcp6(HEADEND, END)
     told.upper_layer("tcp_at_end", outer(END, TCP_PROTOCOL) / tcp, "no_srh", 40)
@@ -192,7 +192,7 @@ def add_echo(told):
 
 
 def add_own(told):
-    """At SIDs that Linux does not have, so that it could not answer."""
+    """Messages at SIDs that Linux lacks and therefore cannot answer."""
     def reported(name, rfc, packet, reason, to, message, about=""):
         told.add(name, rfc, packet, reason, answer(to, message), about=about)
 

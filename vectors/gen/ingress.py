@@ -1,4 +1,4 @@
-"""What is decided before any lookup: frames that are not for the fast path, and damaged headers."""
+"""Verdicts before any lookup: frames that are not for the fast path, and damaged headers."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
@@ -27,7 +27,7 @@ def changed(packet, at, value):
 
 
 def add_ethernet(group):
-    """By the Ethernet header."""
+    """Verdicts by the Ethernet header."""
     group.add(
         "a_frame_for_another_host", "1812 5.3.4", ETH0, frame_to("02:00:00:00:00:77", PACKET6), kernel("other_host"),
     )
@@ -58,7 +58,7 @@ def add_ethernet(group):
 
 
 def add_addresses(group):
-    """By source and destination address."""
+    """Verdicts by source and destination address."""
 
     def six(source, destination):
         return received(ETH0, IPv6(src=source, dst=destination, hlim=64, nh=NO_NEXT_HEADER))

@@ -1,4 +1,4 @@
-"""The next segment, or the decapsulated packet, is this node's again."""
+"""The next segment or the decapsulated packet is for this node again."""
 
 from scapy.layers.inet6 import IPv6
 
@@ -36,8 +36,8 @@ def packet(destination, hop_limit, segments_left, segments, next_header=UDP_PROT
 
 
 def decremented(egress, packet_of, hop_limit, sids):
-    """The results for a packet that passes `sids` SIDs of the node, each of which takes one from the hop limit (RFC 8986
-    4.1 S12). `packet_of` makes the packet with a hop limit.
+    """The results for a packet that passes `sids` SIDs of the node. Each SID decrements the hop
+    limit (RFC 8986 4.1 S12). `packet_of` makes the packet with a hop limit.
     """
     def leaves(decrement):
         return forward(egress, sent(egress, packet_of(hop_limit - decrement)))

@@ -89,7 +89,7 @@ def add_to_the_node(group):
 
 
 def add_kept(group):
-    """Packets that the kernel gets as before."""
+    """Packets that the kernel receives unchanged."""
     def kept(name, packet, about=""):
         group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), kernel("local"), about=about, answer=SILENCE)
 

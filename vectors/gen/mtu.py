@@ -1,4 +1,4 @@
-"""Exactly the egress MTU, and one octet more."""
+"""Packets of exactly the egress MTU, and of one octet more."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether

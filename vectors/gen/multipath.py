@@ -1,9 +1,10 @@
-"""Routes with several next hops: the packet's flow chooses.
+"""Routes with several next hops: the packet's flow selects one.
 
-Sidestep's own rule (datapath/flow.h), written from its description: a multiplicative hash, begun with the seed, over source
-and destination address as they leave and the flow label; where there is none, over the headers inside until one has a flow
-label or ports. The upper 32 bits, as a fraction, choose a slot; the next hops, in the order of their addresses, have slots
-in the proportion of their weights: as many times the weights as fit into 256.
+This file implements the description of Sidestep's rule (datapath/flow.h). A multiplicative hash
+starts with the seed and covers source address, destination address and flow label of the sent
+packet. If the flow label is 0, it also covers inner headers until one has a flow label or ports.
+The upper 32 bits, as a fraction, select a slot. The next hops, in the order of their addresses,
+have slots in proportion to their weights: the largest multiple of the weights that fits into 256.
 """
 
 import socket
@@ -33,7 +34,7 @@ def flow_hash(words, seed=SEED):
 
 
 def chosen(words, weights, seed=SEED):
-    """The number of the next hop."""
+    """The number of the selected next hop."""
     times = SLOTS // sum(weights)
     slot = (flow_hash(words, seed) >> 32) * (sum(weights) * times) >> 32
     for number, weight in enumerate(weights):

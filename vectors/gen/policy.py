@@ -1,6 +1,7 @@
 """SR policies (RFC 9256): weighted segment lists, preference, validity, binding SID, drop-upon-invalid, steering by DSCP.
 
-The list that a flow takes is computed as in `multipath.py`, from the description of the hash, over the packet as it arrives.
+The list of a flow follows from the description of the hash, as in `multipath.py`, over the received
+packet.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -21,21 +22,21 @@ LEFT, RIGHT, THIRD = ["fc0a::1", "fc0a::2"], ["fc0b::1"], ["fc0a::3"]
 VALID = (
     "weighted color 100 endpoint fc0a::ff bsid fc0f::b1 segs fc0a::1,fc0a::2 weight 3 segs fc0b::1 weight 1",
     "reduced color 101 endpoint fc0a::ff bsid fc0f::b2 mode encap.red tunsrc fc00::9 segs fc0a::1,fc0a::2",
-    # 1: nothing is valid that is preferred.
+    # 1: the candidate path with the highest preference is invalid.
     "backup color 102 endpoint fc0a::ff preference 300 segs 2001:db8:dead::1 segs fc0e::1 preference 200 segs fc0b::1 "
     "preference 50 segs fc0a::1",
-    # The only list that is valid gets all.
+    # The only valid list gets all packets.
     "partial color 103 endpoint fc0a::ff bsid fc0f::b3 segs fc0e::1 weight 200 segs fc0b::1 weight 1",
     "low color 104 endpoint fc0a::ff segs fc0a::3",
     # One of the two next hops of its route is not resolved.
     "half color 105 endpoint fc0a::ff segs fc0c::1",
-    # The route to its first segment encapsulates, too.
+    # The route to its first segment also encapsulates.
     "nested color 106 endpoint fc0a::ff segs fc0c:9::e",
 )
 INVALID = (
     "gone color 110 endpoint fc0a::ff bsid fc0f::c0 segs 2001:db8:dead::1",
     "drops color 111 endpoint fc0a::ff bsid fc0f::c1 drop-upon-invalid segs fc0e::1 segs fc0d::1",
-    # The first segment is steered itself.
+    # A policy also steers the first segment.
     "circular color 112 endpoint fc0a::ff segs 2001:db8:cc::1",
     "itself color 113 endpoint fc0a::ff segs fc0f::b1",
     "unsigned color 114 endpoint fc0a::ff hmac 7 segs fc0a::1",
@@ -88,7 +89,7 @@ def encapsulated(path, inner, label, proto=IPV6_HEADER, traffic_class=0, reduced
 
 
 def plain(destination, label=7, hop_limit=64, dscp=0):
-    """From the host."""
+    """A packet from the host."""
     return IPv6(src=HOST_0, dst=destination, hlim=hop_limit, fl=label, tc=dscp << 2, nh=UDP_PROTOCOL) / udp6(HOST_0, destination)
 
 

@@ -1,4 +1,4 @@
-"""Settings of a port that let less in: rp_filter and seg6_require_hmac."""
+"""Settings of a port that restrict its packets: rp_filter and seg6_require_hmac."""
 
 from scapy.layers.inet6 import IPv6
 
@@ -100,7 +100,7 @@ def rp_filter():
 
 
 def require_hmac():
-    """On eth0."""
+    """seg6_require_hmac on eth0."""
     group = Group(
         "require_hmac",
         "A port that requires an HMAC of every SRH: SIDs drop packets without one. Other packets pass.",

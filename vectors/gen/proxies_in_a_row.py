@@ -1,6 +1,7 @@
-"""What a service sends back is for this node again: the next service, another SID, or a policy.
+"""Returned packets that this node processes again, by the next service, another SID, or a policy.
 
-One service is at eth2, the next one at eth1. SIDs behind headers that the node itself put on need no seg6_enabled.
+One service is at eth2, the next one at eth1. SIDs in headers that the node itself adds do not need
+seg6_enabled.
 """
 
 from scapy.layers.inet6 import IPv6
@@ -39,7 +40,7 @@ LABEL4 = label4(HOST4_0, HOST4_1, UDP_PROTOCOL, ports(4096, 53))
 
 
 def taught(segments, hop_limit=64):
-    """What comes in for the first service, with that segment list."""
+    """A packet to the first service with that segment list, from which its proxy learns."""
     return (ETH0, received(ETH0, outer(FIRST, len(segments) - 1, segments, hop_limit=hop_limit) / inner6(64)))
 
 

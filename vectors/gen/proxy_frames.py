@@ -1,6 +1,6 @@
 """SR proxies for Ethernet frames (draft-ietf-spring-srv6-service-programming 6.1.1.1, 6.2.1), and services by Ethernet address.
 
-A dynamic proxy's service is a bump in the wire between eth2 and eth2, a static one's is at eth1.
+The service of a dynamic proxy is at eth2 in both directions, that of a static proxy at eth1.
 """
 
 from scapy.layers.l2 import ARP, LLC, Dot1Q, Dot3, Ether
@@ -55,7 +55,7 @@ def carrying(sid, segments_left, segments, frame, **fields):
 
 
 def add_nothing_learned(group):
-    """From the service, before the other cases: one after the other, as they are replayed, they teach."""
+    """Frames from the service, before any case from which the proxy learns."""
     group.add(
         "end_ad_back_of_a_frame_before_anything_was_learned", [f"{DYNAMIC} inbound S02"], ETH2, OF_IPV6, drop("not_learned"),
         NO_LINUX,
@@ -63,7 +63,7 @@ def add_nothing_learned(group):
 
 
 def add_way_in(group):
-    """To the service."""
+    """Packets to the service."""
     for kind, (frame, _, _) in KINDS.items():
         group.add(
             f"end_ad_of_{kind}_in_a_frame" if kind.startswith("ipv") else f"end_ad_of_{kind}", [f"{DYNAMIC} S12-S17"], ETH0,
@@ -93,7 +93,7 @@ def add_way_in(group):
 
 
 def add_way_back(group):
-    """From the service."""
+    """Packets from the service."""
     segments = [LAST, SEGMENT_1, DYNAMIC_SID]
     taught = [(ETH0, received(ETH0, carrying(DYNAMIC_SID, 2, segments, OF_IPV6)))]
     for kind, (frame, traffic_class, label) in KINDS.items():
@@ -130,7 +130,7 @@ def add_way_back(group):
 
 
 def add_by_ethernet_address(group):
-    """`nheth`: no neighbor discovery for the service."""
+    """`nheth`: the service needs no neighbor discovery."""
     chain = [LAST, SEGMENT_1, "fc0f::e6"]
     group.add(
         "end_ad_by_ethernet_address", [f"{DYNAMIC} S12-S17"], ETH0, received(ETH0, outer("fc0f::e6", 2, chain) / inner6(64)),

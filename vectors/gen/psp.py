@@ -142,7 +142,7 @@ def add_others(group):
 
 
 def add_without_kernel(group):
-    """The kernel lacks End.T with PSP: packets that need an ICMP error are dropped with a reason."""
+    """The kernel lacks End.T with PSP, so Sidestep drops packets that need an ICMP error."""
     sid = "fc0f::74"
 
     def packet(length, segment, hop_limit=64):

@@ -1,7 +1,8 @@
 """REPLACE-C-SID (RFC 9800 4.2): containers of C-SIDs in the segment list, and an index in the destination address.
 
-A container is written here as the C-SIDs in the order of travel: the first one stands at the right end of the entry
-(index K-1), the next one to its left. The packet that leaves has the next C-SID in the place of this one, and its index.
+This file writes a container as C-SIDs in the order of travel. The first one is at the right end of
+the entry (index K-1), and the next one is to its left. In the sent packet, the next C-SID and its
+index replace the current ones.
 """
 
 import ipaddress
@@ -26,7 +27,7 @@ NO_LINUX = skip("Linux has no REPLACE-C-SID (SEG6_LOCAL_FLV_OP_*)")
 
 
 class Entry(Lengths):
-    """Those of REPLACE-C-SID: the C-SIDs are in an entry of the segment list."""
+    """Lengths of REPLACE-C-SID, with the C-SIDs in an entry of the segment list."""
 
     @property
     def words(self):
@@ -81,7 +82,7 @@ class Cases:
         self.group, self.prefix, self.lengths, self.egress, self.rfc, self.local = group, prefix, lengths, egress, rfc, local
 
     def forwarded(self, name, before, after, rfc=None, about="", egress=None, counters=None, trailer=b"", port=ETH0):
-        """One packet that is forwarded."""
+        """One forwarded packet."""
         egress = egress or self.egress
         self.group.add(
             f"{self.prefix}_{name}", rfc or self.rfc, port, received(port, bytes(before) + trailer),
@@ -89,7 +90,7 @@ class Cases:
         )
 
     def dropped(self, name, rfc, before, reason, about="", errors=None, port=ETH0):
-        """One packet that is not forwarded. `errors`: the C-SID whose route counts it."""
+        """One dropped packet. `errors`: the C-SID whose route counts it."""
         counters = {"route": self.lengths.prefix(errors), "packets": 0, "errors": 1} if errors else None
         self.group.add(f"{self.prefix}_{name}", rfc, port, received(port, before), drop(reason), NO_LINUX, about, counters)
 
@@ -167,7 +168,7 @@ def add_walk(group):
 
 
 def add_kept(group):
-    """What stays as it is."""
+    """Fields that do not change."""
     cases = Cases(group, "replace_csid")
     here, there = USUAL.sid(LOCAL, 2), USUAL.sid(BEHIND_1, 1)
     path = [USUAL.at(LOCAL, 2, BEHIND_1), USUAL.sid(LOCAL)]
@@ -212,7 +213,7 @@ def add_kept(group):
 
 
 def add_refused(group):
-    """Drops. What the kernel would answer is dropped and named: it does not have the SID."""
+    """Drops. Linux lacks the SID, so Sidestep drops packets that the kernel would answer."""
     cases = Cases(group, "replace_csid")
     here, zero = USUAL.sid(LOCAL, 2), USUAL.sid(LOCAL)
     entry = USUAL.at(LOCAL, 2, BEHIND_1)
@@ -265,7 +266,7 @@ def add_refused(group):
 
 
 def add_chains(group):
-    """The next C-SID is this node's again."""
+    """The next C-SID is also a SID of this node."""
     cases = Cases(group, "replace_csid_chain")
     locals_ = [LOCAL, LOCAL_2, LOCAL_3, LOCAL_4]
     first = USUAL.sid(LOCAL)
@@ -407,13 +408,13 @@ def add_flavors(group, name, tens, egress):
         segments = [SEGMENT_1, USUAL.at(csid, 1, BEHIND_1), USUAL.sid(0xF0)]
         cases.forwarded("to_the_end_of_an_entry_that_is_not_the_last", with_srh(USUAL.sid(csid, 1), 64, 1, segments),
                         with_srh(USUAL.sid(BEHIND_1, 0), 63, 1, segments))
-        # R09.1: behind padding comes the last segment, whole.
+        # R09.1: the last segment follows the padding as a whole.
         segments = [SEGMENT_1, USUAL.at(csid, 2), USUAL.sid(0xF0)]
         cases.forwarded("behind_padding_to_the_last_segment", with_srh(USUAL.sid(csid, 2), 64, 1, segments), last(SEGMENT_1, segments))
         segments = [SEGMENT_1, "fc0a::2", USUAL.at(csid, 2), USUAL.sid(0xF0)]
         cases.forwarded("behind_padding_to_a_segment_before_the_last", with_srh(USUAL.sid(csid, 2), 64, 2, segments),
                         with_srh("fc0a::2", 63, 1, segments))
-        # S02, S03: nothing is left.
+        # S02, S03: no segment is left.
         for what, index in (("at_index_0", 0), ("before_padding", 2)):
             entry = [USUAL.at(csid, index)]
             here = USUAL.sid(csid, index)

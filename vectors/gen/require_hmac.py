@@ -25,7 +25,7 @@ ROUTES = [
 
 
 class Required(Verify):
-    """Cases that Linux is not asked for."""
+    """Cases that do not run on Linux."""
 
     def case(self, name, sid, head, outcome, **more):
         """A packet to a SID."""
@@ -42,7 +42,7 @@ def plain(segments, segments_left=1, next_header=UDP_PROTOCOL, **fields):
 
 
 def add_ports(required):
-    """Whatever the port says: 0 on eth0, 1 on eth1, -1 on eth2."""
+    """Ports with every value of seg6_require_hmac: 0 on eth0, 1 on eth1, -1 on eth2."""
     good, none = header(7, path(3, END)), plain(path(3, END))
     for port, says in ((ETH0, "verifies"), (ETH1, "requires"), (ETH2, "ignores")):
         where = f"on_a_port_that_{says}"
@@ -61,7 +61,7 @@ def add_ports(required):
 
 
 def add_what_counts_as_one(required):
-    """As where a port requires it."""
+    """Forms of the HMAC, as at a port that requires one."""
     segments = path(3, END)
     good = header(7, segments)
     for name, head, reason in (
@@ -102,7 +102,7 @@ def add_behaviors(required):
 
 
 def add_proxy(required):
-    """Nothing is learned from whom is not known."""
+    """A proxy does not learn from packets without a valid HMAC."""
     bad = IPv6(src=HEADEND, dst=PROXY, hlim=64, nh=ROUTING) / plain(["2001:db8:b::9", SEGMENT_1, PROXY], 2, IPV6) / inner6(64)
     required.add("end_ad_and_missing", bad, drop("hmac_missing"))
     required.add(
@@ -129,7 +129,7 @@ def add_several(required):
 
 
 def add_inside(required):
-    """What is around a packet does not speak for it."""
+    """The HMAC of an outer SRH does not count for the inner packet."""
     around = signed(7, HEADEND, [FREE_DT6], next_header=IPV6, segments_left=0)
 
     def case(name, next_header, inside, outcome, destination, **more):

@@ -1,5 +1,4 @@
-"""Reverse path filtering (RFC 3704) of IPv4, as net.ipv4.conf.PORT.rp_filter has it: of what arrives, and of what End.DX4
-takes out."""
+"""Reverse path filtering (RFC 3704) of IPv4 packets, received or decapsulated by End.DX4."""
 
 from scapy.layers.inet6 import IPv6
 
@@ -20,7 +19,7 @@ NOWHERE = "10.250.0.1"
 
 
 def rules():
-    """The way back is looked up as if for a packet that arrives by the port that this one leaves by."""
+    """The reverse lookup uses the egress port of the packet as ingress port."""
     record = node(routes=["fc0f::d4/128 encap seg6local action End.DX4 nh4 203.0.113.99 dev eth0"],
                   rules=["priority 100 iif eth1 blackhole"])
     record["ports"]["eth0"]["rp_filter"] = 2

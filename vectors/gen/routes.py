@@ -1,4 +1,4 @@
-"""Route types, metrics, tables, and routes that only the kernel can follow."""
+"""Route types, metrics, tables, and routes that only the kernel can apply."""
 
 from scapy.layers.inet6 import IPv6
 

@@ -109,7 +109,7 @@ def add_srv6(group):
 
 
 def add_refusing(group):
-    """unreachable and prohibit."""
+    """Rules of type unreachable and prohibit."""
     group.add("ipv6_an_unreachable_rule", RULE, ETH1, received(ETH1, six("2001:db8:b::1", 64)), kernel("route_type"))
     group.add("ipv4_an_unreachable_rule", RULE, ETH1, received(ETH1, four("203.0.113.1", 64)), kernel("route_type"))
     group.add("ipv6_a_prohibit_rule", RULE, ETH2, received(ETH2, six("2001:db8:a::1", 64)), kernel("route_type"))

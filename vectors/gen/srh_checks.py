@@ -1,4 +1,4 @@
-"""An SRH that cannot be, at a SID that reads it (End) and at one that decapsulates (End.DT6)."""
+"""An invalid SRH at a SID that processes it (End) and at a SID that decapsulates (End.DT6)."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
@@ -26,7 +26,7 @@ def outer(destination, hop_limit=64, **fields):
 
 
 def add_end(group):
-    """At End."""
+    """Invalid SRHs at End."""
     udp = udp6(HEADEND, SEGMENT_1)
 
     def refused(name, rfc, reason, about="", segments_left=1, segments=(SEGMENT_1, END), linux=None, **fields):
@@ -66,7 +66,7 @@ def add_end(group):
 
 
 def add_decapsulation(group):
-    """At End.DT6."""
+    """Invalid SRHs at End.DT6."""
     why = "decap_and_validate treats an SRH that seg6_get_srh refuses as absent and decapsulates"
 
     def inner(hop_limit):

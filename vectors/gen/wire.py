@@ -1,7 +1,7 @@
-"""Headers that the vectors are put together from.
+"""Headers of the vectors.
 
-Scapy brings Ethernet, IPv4, IPv6, UDP and TCP. The Segment Routing Header is defined here, field by field from the
-diagram in RFC 8754 section 2, so that every field can also be given a wrong value.
+Scapy has Ethernet, IPv4, IPv6, UDP and TCP. This file defines the Segment Routing Header field by
+field from the diagram in RFC 8754 section 2, so that a vector can give any field a wrong value.
 """
 
 from scapy.fields import ByteField, IP6Field, FieldListField, ShortField, StrField
@@ -99,7 +99,7 @@ def authentication_header(next_header):
 
 
 def pattern(length):
-    """`length` octets 00 01 02 …, so that a shifted payload is seen."""
+    """`length` octets 00 01 02 …, which reveal a shifted payload."""
     return bytes(index & 0xFF for index in range(length))
 
 
@@ -109,7 +109,7 @@ def _upper(source, destination, layer):
 
 
 def udp6(source, final_destination, data=b"sidestep", source_port=4096, destination_port=53):
-    """UDP datagram whose checksum counts the final destination: the last segment, where there is an SRH."""
+    """UDP datagram whose checksum includes the final destination, the last segment of an SRH."""
     return _upper(
         source, final_destination, UDP(sport=source_port, dport=destination_port) / Raw(data)
     )
@@ -130,7 +130,7 @@ def echo6(source, final_destination, data=b"sidestep"):
 
 
 def icmp6(source, final_destination, message):
-    """Any ICMPv6 message, whose checksum is written."""
+    """Any ICMPv6 message, with its checksum."""
     checksum = _sum16(
         bytes(IPv6(src=source, dst=final_destination))[8:40]
         + len(message).to_bytes(4, "big")
