@@ -62,7 +62,7 @@ def read_vectors():
 
 
 def read_ends():
-    """What became of the packets of punted vectors: kernel version -> vector -> end."""
+    """Outcomes of the packets of punted vectors on Linux: kernel version -> vector -> end."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "vectors/kernel").glob("*.json")]
     return {file["kernel"]: file["ends"] for file in sorted(files, key=lambda file: version(file["kernel"]))}
 

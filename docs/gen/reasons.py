@@ -21,7 +21,7 @@ def read():
 
 
 def read_ends():
-    """What the kernel does with punted packets, by reason."""
+    """The kernel's treatment of punted packets, by reason."""
     table = (ROOT / "crates" / "cli" / "src" / "explain" / "kernel.rs").read_text(encoding="utf-8")
     return dict(AT_KERNEL.findall(table))
 
@@ -39,7 +39,7 @@ def put_table(page):
     mistakes = [f"reasons.yaml: {name} is not explained" for name in sorted(names - advice.keys())]
     mistakes += [f"reasons.yaml: {name} is no reason of datapath/reason.h" for name in sorted(advice.keys() - names)]
     if BEGIN not in page or END not in page:
-        mistakes.append("reference/reasons.md: the marks of the table of reasons are not there")
+        mistakes.append("reference/reasons.md: the marks of the table of reasons are missing")
     if mistakes:
         raise Mistakes(*mistakes)
     text = ""
