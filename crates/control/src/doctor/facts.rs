@@ -121,7 +121,7 @@ impl<'a> Facts<'a> {
 
     /// The ports that exist, each with its link.
     pub(super) fn links(&self) -> impl Iterator<Item = (&Port, &Link)> {
-        let link = |port| Some((port, self.node.link_by_name(&Port::name(port))?));
+        let link = |port| Some((port, self.node.link_by_name(Port::name(port))?));
         self.ports.iter().filter_map(link)
     }
 
