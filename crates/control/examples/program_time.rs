@@ -10,8 +10,9 @@
 //! SR proxies are measured in both directions. "back" is a packet from the service, after the tables
 //! have learned from earlier packets. A valid HMAC is in the cache; a wrong one is computed each time.
 //!
-//! `cargo run --release -p sidestep-control --example program_time [PACKETS [BEHAVIOR...]]` as root.
-//! BEHAVIOR selects rows whose name contains it.
+//! `cargo run --release -p sidestep-control --example program_time
+//! [PACKETS [--untraced] [BEHAVIOR...]]` as root. BEHAVIOR selects rows whose name contains it;
+//! `--untraced` prints the first column only.
 
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/common/mod.rs"]
@@ -187,7 +188,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let packets = arguments
         .next()
         .map_or(Ok(1_000_000), |text| text.parse())?;
-    let only: Vec<String> = arguments.collect();
+    let (options, only): (Vec<String>, Vec<String>) =
+        arguments.partition(|argument| argument == "--untraced");
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     let mut runs = TestRuns::load("time", Target::Xdp);
     println!(
@@ -223,6 +225,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let kernel = runs.kernel();
         let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
         print!("{:<14} {:>8.1}", row.behavior, time.nanoseconds());
+        let traces = if options.is_empty() { &traces[..] } else { &[] };
         for (filter, width) in traces.iter().zip([12, 8, 8]) {
             kernel.trace_start(filter, sampling)?;
             let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
