@@ -141,6 +141,7 @@ class Documents(unittest.TestCase):
             str(path.relative_to(ROOT))
             for path in sources
             if path.parts[len(ROOT.parts) + 1] not in rooms
+            and path.name != "tests.rs"
             and re.search(r"\bEndDx6\b|_END_DX6\b|\bend_dx6\b", without_tests(path.read_text(encoding="utf-8")))
         }
         expected = {re.sub(r"^a new file in `(.*)`$", r"\1end_dx6.h", cell).strip("`") for cell in first}

@@ -20,6 +20,7 @@ pub mod exec;
 pub mod explain;
 pub mod explain_live;
 pub mod hmac;
+pub mod manual;
 pub mod metrics;
 pub mod netns;
 pub mod node_file;
@@ -99,6 +100,9 @@ pub enum Command {
     Replay(replay::Args),
     /// Print a completion script for a shell
     Completion(completion::Args),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Manual(manual::Args),
     /// Print the possible next words of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
@@ -127,6 +131,7 @@ impl Cli {
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Completion(args) => completion::run(args, out),
+            Command::Manual(args) => manual::run(args),
             Command::CompleteWords(args) => completion::words(args, out),
             Command::Exec(args) => exec::run(args),
             Command::Check(args) => check::run(args, out),
