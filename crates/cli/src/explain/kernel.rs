@@ -43,7 +43,7 @@ const TABLE: &[Row] = &[
     ("hop_by_hop", "processes the options and forwards the packet; drops it or sends Parameter Problem if the action bits of an unknown option require that", &[Forward, Icmp, Drop]),
     ("ipv4_options", "processes the options, and forwards the packet or delivers it locally", &[Forward, Icmp, Drop]),
     ("fragment", "decapsulates the first fragment alone, without reassembly", &[Forward]),
-    ("ext_chain", "follows all extension headers, and forwards the packet", &[Forward]),
+    ("ext_chain", "follows all extension headers, and forwards the packet; since Linux 7, drops it if there are too many", &[Forward, Drop]),
     ("routing_header", "drops the packet without a message if Segments Left is not 0, and skips the header otherwise", &[Forward, Drop]),
     ("hmac", "drops the packet, because it cannot sign it either", &[Drop]),
     ("seg6_disabled", "processes the SID all the same, because seg6local ignores seg6_enabled", &[Forward]),
