@@ -91,15 +91,7 @@ impl Kernel {
 
     /// Returns all links.
     pub fn links(&mut self) -> Result<Vec<LinkState>, MirrorError> {
-        let mut body = Body::new(&[0; IFINFOMSG]);
-        let mask = libc::RTEXT_FILTER_SKIP_STATS as u32;
-        body.attribute(libc::IFLA_EXT_MASK, &mask.to_ne_bytes());
-        let request = Request {
-            name: "list the links",
-            kind: libc::RTM_GETLINK,
-            body: &body.0,
-        };
-        self.requester.dump(request, link::decode)
+        link::dump(&mut self.requester, link::decode)
     }
 
     /// Returns the settings of all links.

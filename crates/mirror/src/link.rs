@@ -2,7 +2,9 @@
 
 use sidestep_model::node::{IfIndex, Link, LinkKind, Mac, TableId};
 
-use crate::wire::{Attribute, Message, attributes_after, u32_at};
+use crate::dump::{Request, Requester};
+use crate::error::MirrorError;
+use crate::wire::{Attribute, Body, Message, attributes_after, u32_at};
 
 /// Length of `struct ifinfomsg`.
 pub(crate) const IFINFOMSG: usize = 16;
@@ -100,6 +102,22 @@ impl LinkState {
             },
         }
     }
+}
+
+/// Lists all links, without their statistics.
+pub(crate) fn dump<T>(
+    requester: &mut Requester,
+    decode: impl FnMut(&Message<'_>) -> Option<T>,
+) -> Result<Vec<T>, MirrorError> {
+    let mut body = Body::new(&[0; IFINFOMSG]);
+    let mask = libc::RTEXT_FILTER_SKIP_STATS as u32;
+    body.attribute(libc::IFLA_EXT_MASK, &mask.to_ne_bytes());
+    let request = Request {
+        name: "list the links",
+        kind: libc::RTM_GETLINK,
+        body: &body.0,
+    };
+    requester.dump(request, decode)
 }
 
 /// Decodes the link in `message`. Returns `None` for messages of other protocols about a link

@@ -9,7 +9,7 @@ use sidestep_model::node::IfIndex;
 
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
-use crate::link::{IFINFOMSG, ifindex};
+use crate::link::{self, IFINFOMSG, ifindex};
 use crate::wire::{Attribute, Body, Message, attributes_after, u32_at};
 
 /// A survey of one network namespace.
@@ -120,15 +120,7 @@ fn legacy_tables() -> Vec<String> {
 }
 
 fn devices(requester: &mut Requester) -> Result<BTreeMap<IfIndex, Device>, MirrorError> {
-    let mut body = Body::new(&[0; IFINFOMSG]);
-    let mask = libc::RTEXT_FILTER_SKIP_STATS as u32;
-    body.attribute(libc::IFLA_EXT_MASK, &mask.to_ne_bytes());
-    let request = Request {
-        name: "list the links",
-        kind: libc::RTM_GETLINK,
-        body: &body.0,
-    };
-    Ok(requester.dump(request, device)?.into_iter().collect())
+    Ok(link::dump(requester, device)?.into_iter().collect())
 }
 
 fn device(message: &Message<'_>) -> Option<(IfIndex, Device)> {
