@@ -75,6 +75,7 @@ impl LinkState {
             kind: self.kind.clone(),
             master: self.master,
             up: self.flags & libc::IFF_UP != 0 && self.flags & libc::IFF_LOWER_UP != 0,
+            ipv6_disabled: self.settings.v6.is_some_and(|v6| v6.disabled != 0),
             // net/ipv6/exthdrs.c ipv6_srh_rcv: the smaller of the two, and not 0.
             seg6_enabled: v6.is_some_and(|v6| v6.seg6_enabled.min(all.seg6_enabled) != 0),
             // net/ipv6/seg6_hmac.c seg6_hmac_validate_skb: the interface's alone.

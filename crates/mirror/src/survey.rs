@@ -27,8 +27,6 @@ pub struct Survey {
     pub connections: u64,
     /// `net.vrf.strict_mode`; none if the kernel has no VRF.
     pub vrf_strict_mode: Option<bool>,
-    /// Interfaces with `net.ipv6.conf.IF.disable_ipv6`.
-    pub ipv6_disabled: Vec<IfIndex>,
 }
 
 /// State of a device.
@@ -80,12 +78,8 @@ impl Survey {
     ///
     /// # Errors
     /// If the kernel refuses the list of links. Parts that this kernel lacks are empty.
-    pub fn read(ports: &[(IfIndex, String)], own_filter: u32) -> Result<Self, MirrorError> {
+    pub fn read(ports: &[IfIndex], own_filter: u32) -> Result<Self, MirrorError> {
         let mut requester = Requester::open(NETLINK_ROUTE)?;
-        let disabled = |(_, name): &&(IfIndex, String)| {
-            let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
-            number(&path) == Some(1)
-        };
         Ok(Self {
             devices: devices(&mut requester)?,
             chains: chains().unwrap_or_default(),
@@ -93,11 +87,6 @@ impl Survey {
             legacy_tables: legacy_tables(),
             connections: number("/proc/sys/net/netfilter/nf_conntrack_count").unwrap_or_default(),
             vrf_strict_mode: number("/proc/sys/net/vrf/strict_mode").map(|mode| mode != 0),
-            ipv6_disabled: ports
-                .iter()
-                .filter(disabled)
-                .map(|(port, _)| *port)
-                .collect(),
         })
     }
 }
@@ -144,9 +133,9 @@ fn device(message: &Message<'_>) -> Option<(IfIndex, Device)> {
     Some((ifindex(message)?, device))
 }
 
-fn filters(requester: &mut Requester, ports: &[(IfIndex, String)], own_filter: u32) -> Vec<Filter> {
+fn filters(requester: &mut Requester, ports: &[IfIndex], own_filter: u32) -> Vec<Filter> {
     let mut found = Vec::new();
-    for &(port, _) in ports {
+    for &port in ports {
         for (parent, egress) in [(TC_INGRESS, false), (TC_EGRESS, true)] {
             let mut body = Body::new(&[0; 4]);
             body.0.extend(port.0.to_ne_bytes());

@@ -128,6 +128,8 @@ pub struct Link {
     pub master: Option<IfIndex>,
     /// Administratively up and with carrier.
     pub up: bool,
+    /// `net.ipv6.conf.IF.disable_ipv6`.
+    pub ipv6_disabled: bool,
     /// `net.ipv6.conf.IF.seg6_enabled`, combined with `all` as the kernel does.
     pub seg6_enabled: bool,
     /// `net.ipv6.conf.IF.seg6_require_hmac`: -1, 0, 1.

@@ -439,6 +439,7 @@ mod tests {
                 kind: LinkKind::Ethernet,
                 master: None,
                 up: true,
+                ipv6_disabled: false,
                 seg6_enabled: true,
                 seg6_require_hmac: 0,
                 forwarding6: true,

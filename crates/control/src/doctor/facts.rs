@@ -245,7 +245,7 @@ pub fn lacks(features: Features, xdp_features: bool) -> Vec<&'static str> {
 /// # Errors
 /// If the kernel refuses the list of links.
 pub fn survey(node: &Node, ports: &[Port]) -> Result<Survey, MirrorError> {
-    let known = |port: &Port| Some((node.link_by_name(&port.name)?.ifindex, port.name.clone()));
+    let known = |port: &Port| Some(node.link_by_name(&port.name)?.ifindex);
     let known: Vec<_> = ports.iter().filter_map(known).collect();
     Survey::read(&known, kernel::FILTER_PRIORITY)
 }

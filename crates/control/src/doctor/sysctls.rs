@@ -51,9 +51,9 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
             .links()
             .filter_map(|(_, link)| forwarding4(facts, link)),
     );
-    found.extend(facts.links().filter_map(|(_, link)| disabled(facts, link)));
+    found.extend(facts.links().filter_map(|(_, link)| disabled(link)));
     if facts.node.settings.require_seg6_enabled && !facts.sids.is_empty() {
-        found.extend(facts.links().filter_map(|(_, link)| seg6(facts, link)));
+        found.extend(facts.links().filter_map(|(_, link)| seg6(link)));
     }
     let decapsulates = |local: &Seg6Local| {
         matches!(
@@ -69,10 +69,9 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
 }
 
 fn forwarding6(facts: &Facts<'_>) -> Option<Problem> {
-    let is_disabled = |link: &Link| facts.survey.ipv6_disabled.contains(&link.ifindex);
     let off: Vec<_> = facts
         .links()
-        .filter(|(_, link)| !link.forwarding6 && !is_disabled(link))
+        .filter(|(_, link)| !link.forwarding6 && !link.ipv6_disabled)
         .map(|(port, _)| port.name.as_str())
         .collect();
     (!off.is_empty()).then(|| {
@@ -100,8 +99,8 @@ fn forwarding4(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     })
 }
 
-fn disabled(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
-    facts.survey.ipv6_disabled.contains(&link.ifindex).then(|| {
+fn disabled(link: &Link) -> Option<Problem> {
+    link.ipv6_disabled.then(|| {
         IPV6_DISABLED.problem(
             format!(
                 "IPv6 is disabled on {}: Linux drops all its IPv6 packets",
@@ -112,9 +111,8 @@ fn disabled(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     })
 }
 
-fn seg6(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
-    let is_disabled = facts.survey.ipv6_disabled.contains(&link.ifindex);
-    (!link.seg6_enabled && !is_disabled).then(|| {
+fn seg6(link: &Link) -> Option<Problem> {
+    (!link.seg6_enabled && !link.ipv6_disabled).then(|| {
         SEG6_OFF.problem(
             format!(
                 "seg6_enabled is required and off on {}: Linux gets its packets to SIDs",

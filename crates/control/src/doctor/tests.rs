@@ -147,8 +147,7 @@ fn sysctls_that_keep_packets_from_being_forwarded() {
         "seg6_off",
     ];
     assert_eq!(case.codes(), expected, "no SID uses a VRF table");
-    let eth0 = case.link("eth0").ifindex;
-    case.survey.ipv6_disabled = vec![eth0];
+    case.link("eth0").ipv6_disabled = true;
     let codes = case.codes();
     assert!(codes.contains(&"ipv6_disabled".to_owned()), "{codes:?}");
     assert!(

@@ -185,6 +185,7 @@ impl Attributes {
             kind: LinkKind::Ethernet,
             master: None,
             up: true,
+            ipv6_disabled: false,
             seg6_enabled: self.seg6_enabled,
             seg6_require_hmac: ranged(
                 self.seg6_require_hmac.as_ref(),
