@@ -2,7 +2,7 @@
 /*
  * Packets that exceed the egress MTU and that this node fragments (RFC 2473 7, RFC 1812 5.2.6). The
  * packet path finishes the packet and hands it to the control plane (report.h), which cuts it and
- * sends the fragments (crates/control/src/fragment.rs).
+ * sends the fragments (crates/control/src/fragment).
  */
 #ifndef SIDESTEP_FRAGMENT_H
 #define SIDESTEP_FRAGMENT_H

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::doctor::{Plan, other_version};
-use sidestep_control::report::{Problem, Problems, Severity, Status};
+use sidestep_control::report::{Problem, Severity, Status};
 use sidestep_datapath::kernel::PIN_ROOT;
 
 use crate::run::{ModeWord, ports_of, read_config};
@@ -110,14 +110,13 @@ fn print(problems: &BTreeSet<Problem>, out: &mut dyn Write) -> std::io::Result<(
 
 fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync>> {
     if args.ports.is_empty() && args.config.is_none() {
-        match api::call(Request::Doctor) {
+        match api::call(Request::ShowStatus) {
             Ok(reply) => {
-                let problems: Problems = serde_json::from_value(reply)?;
-                let status: Status = serde_json::from_value(api::call(Request::ShowStatus)?)?;
+                let status: Status = serde_json::from_value(reply)?;
                 // Upgrade without packet loss (docs/howto/upgrade.md).
                 let restart = format!("kill -KILL {}", status.pid);
                 let other = other_version(VERSION, &status.version, &restart);
-                return Ok(problems.into_iter().chain(other).collect());
+                return Ok(status.problems.into_iter().chain(other).collect());
             }
             Err(ApiError::NotRunning) => {}
             Err(error) => return Err(error.into()),

@@ -19,7 +19,7 @@ use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
     Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER, Status,
 };
-use sidestep_control::report::{Problem, Problems};
+use sidestep_control::report::{self, Problem};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
@@ -387,8 +387,8 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
         let _ = std::fs::remove_dir(&directory);
     }
     writeln!(out, "{}", started?)?;
-    let problems = serde_json::from_value::<Problems>(api::call(Request::Doctor)?)?;
-    for problem in problems {
+    let status: report::Status = serde_json::from_value(api::call(Request::ShowStatus)?)?;
+    for problem in status.problems {
         eprintln!("sidestep: {problem}");
     }
     Ok(())

@@ -25,8 +25,6 @@ pub const VERSION: u32 = 1;
 pub enum Request {
     /// [`crate::report::Status`].
     ShowStatus,
-    /// [`crate::report::Problems`]: the result of all checks.
-    Doctor,
     /// [`crate::report::Ports`].
     ShowPorts,
     /// [`crate::report::Counters`].

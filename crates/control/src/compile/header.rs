@@ -53,27 +53,6 @@ pub(super) fn list(encap: &Seg6Encap) -> Vec<Ipv6Addr> {
     list
 }
 
-/// Returns the bytes that `encap` adds to a packet. An encapsulated Ethernet frame has its own
-/// header, too.
-pub(crate) fn overhead(encap: &Seg6Encap) -> u32 {
-    let segments = list(encap).len();
-    let outer = if encap.mode.inserts() {
-        0
-    } else {
-        Ipv6::LENGTH
-    };
-    let ethernet = match encap.mode {
-        EncapMode::L2Encap | EncapMode::L2EncapRed => 14,
-        _ => 0,
-    };
-    let tlv = encap.hmac.map_or(0, |_| hmac::TLV);
-    let srh = match segments {
-        0 => 0,
-        _ => 8 + 16 * segments + tlv,
-    };
-    (outer + ethernet + srh) as u32
-}
-
 /// Composes the policy record for `encap`. `source` and `hop_limit` are those of the outer header.
 /// `key` signs the SRH; for an inserted SRH the packet path signs.
 pub(crate) fn policy(

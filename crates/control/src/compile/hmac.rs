@@ -23,7 +23,7 @@ pub(super) const SEGMENTS_MAX: usize = SIDESTEP_HMAC_SEGMENTS_MAX as usize;
 // The grammar rejects policies with longer signed lists.
 const _: () = assert!(SEGMENTS_MAX == sidestep_model::behavior::SIGNED_MAX);
 /// Length of the HMAC TLV and of its HMAC field, in bytes.
-pub(super) const TLV: usize = 40;
+const TLV: usize = 40;
 const FIELD: usize = 32;
 
 /// FIPS 180-4 5.3: initial hash value.

@@ -41,7 +41,6 @@ mod views;
 pub use change::Change;
 pub use compiler::Compiler;
 pub use error::CompileError;
-pub(crate) use header::overhead;
 pub use hmac::sign;
 pub use index::{
     AdjacencyInfo, Compiled, Continuation, Counted, Index, PolicyInfo, ProxyInfo, RouteInfo,

@@ -23,10 +23,6 @@ impl Daemon {
                 self.examine();
                 json(self.status_report())
             }
-            Request::Doctor => {
-                self.examine();
-                json(self.problems())
-            }
             Request::ShowPorts => json(self.ports_report()),
             Request::ShowCounters => json(self.counters_report()?),
             Request::ShowDrops => json(self.drops_report()?),

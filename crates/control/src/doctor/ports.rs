@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use sidestep_datapath::abi::SIDESTEP_POLICY_ENCAPS_L2;
 use sidestep_datapath::kernel::Target;
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::{IfIndex, Link, LinkKind};
+use sidestep_wire::Ethernet;
 
 use super::facts::{Facts, Port};
 use super::{Code, Family};
-use crate::compile::{Compiled, overhead};
+use crate::compile::Compiled;
 use crate::report::Problem;
 
 const NO_PORTS: Code = Code::note("no_ports", "no port is attached or named");
@@ -154,14 +156,18 @@ fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
 /// MTUs beside the bytes that headends add.
 fn mtu(facts: &Facts<'_>) -> Vec<Problem> {
     let Compiled { image, index } = facts.compiled;
-    // The largest encapsulation by each egress.
+    // The largest encapsulation by each egress, in bytes.
     let mut added: BTreeMap<IfIndex, (u32, &Seg6Encap)> = BTreeMap::new();
     for (id, policy) in &index.policies {
-        let adjacency = image.policies.get(id).map(|record| record.adjacency);
-        let Some(egress) = adjacency.and_then(|adjacency| index.adjacencies.get(&adjacency)) else {
+        let Some(record) = image.policies.get(id) else {
             continue;
         };
-        let bytes = overhead(&policy.encap);
+        let Some(egress) = index.adjacencies.get(&record.adjacency) else {
+            continue;
+        };
+        let frame = u32::from(record.kind) == SIDESTEP_POLICY_ENCAPS_L2;
+        let ethernet = if frame { Ethernet::LENGTH as u32 } else { 0 };
+        let bytes = u32::from(record.length) + ethernet;
         let entry = added.entry(egress.ifindex).or_insert((0, &policy.encap));
         if bytes > entry.0 {
             *entry = (bytes, &policy.encap);
