@@ -112,7 +112,11 @@ impl Cli {
     /// Runs the command.
     pub fn run(&self) -> Outcome {
         if let Some(name) = &self.netns {
-            netns::enter(name)?;
+            netns::enter(name).map_err(|error| match &self.command {
+                // Status 1 of `doctor` means warnings.
+                Command::Doctor(_) => doctor::DoctorError::Failed(error).into(),
+                _ => error,
+            })?;
         }
         let out: &mut dyn Write = &mut io::BufWriter::new(io::stdout().lock());
         let outcome = match &self.command {

@@ -126,6 +126,9 @@ fn sighup_changes_nothing_and_netns_selects_the_namespace() {
         said(&unknown),
         "sidestep: network namespace nowhere: does not exist (see `ip netns list`)"
     );
+    // For monitoring, 1 would be a warning.
+    let unknown = output(host, &["-n", "nowhere", "doctor"]);
+    assert_eq!(unknown.status.code(), Some(3));
 }
 
 #[test]
