@@ -224,7 +224,7 @@ fn an_error_in_the_yaml_or_in_a_value_has_its_line_and_column() {
         ),
         (
             "routes:\n- [a]\n",
-            "line 2, column 3: expected string scalar",
+            "line 2, column 3: invalid value; expected one value",
         ),
     ] {
         let found = error(text);
@@ -431,10 +431,67 @@ fn a_binding_sid_has_no_other_use() {
     let found = error(&with("fc00::2", plain));
     assert!(found.starts_with(want), "{found}");
     let kernel =
-        node("ports: {eth1: {}}\nroutes: [fc0f::b1/128 encap seg6local action End dev eth1]");
+        node("ports: {eth1: {}}\nroutes: [fc0f::b1/128 encap seg6local action End dev eth1]")
+            .expect("legal");
     let file = File::parse("policies:\n- p color 1 endpoint ::1 bsid fc0f::b1 segs fc00::1");
-    let found = file.expect("YAML").overlay(&kernel.expect("legal"));
+    let found = file.expect("YAML").overlay(&kernel);
     let found = found.expect_err("the kernel's SID").to_string();
     let want = "line 2, column 26: a route to fc0f::b1/128 takes";
     assert!(found.starts_with(want), "{found}");
+}
+
+#[test]
+fn errors_of_values_say_what_is_allowed() {
+    for (text, want) in [
+        (
+            "oam_rate: -3",
+            "line 1, column 11: invalid value; expected a number from 0 to 4294967295",
+        ),
+        (
+            "ports: {eth0: {mtu: big}}",
+            "line 1, column 21: invalid value; expected a number from 0 to 4294967295",
+        ),
+        (
+            "ports: {eth0: {rp_filter: 256}}",
+            "line 1, column 27: invalid value; expected a number from 0 to 255",
+        ),
+        (
+            "ports: {a: {}, b: {vlan: {link: a, id: x}}}",
+            "line 1, column 40: invalid value; expected a number from 0 to 65535",
+        ),
+        (
+            "seg6_flowlabel: a",
+            "line 1, column 17: invalid value; expected a number",
+        ),
+        (
+            "require_seg6_enabled: 7",
+            "line 1, column 23: invalid value; expected true or false",
+        ),
+        (
+            "routes: fc00::/64 dev eth0",
+            "line 1, column 9: invalid value; expected a list",
+        ),
+        (
+            "hmac: 7",
+            "line 1, column 7: invalid value; expected keys with values (`KEY: VALUE`)",
+        ),
+        (
+            "fragment_rate: [1]",
+            "line 1, column 16: invalid value; expected one value",
+        ),
+        (
+            "local_srh: [a]",
+            "line 1, column 12: invalid value; expected one value",
+        ),
+        (
+            "local_srh: foo",
+            "line 1, column 12: unknown value `foo`; expected one of drop, linux",
+        ),
+        (
+            "oam_rate: 1\noam_rate: 2",
+            "line 2, column 1: duplicate key `oam_rate`; expected each key once",
+        ),
+    ] {
+        assert_eq!(error(text), want, "{text}");
+    }
 }

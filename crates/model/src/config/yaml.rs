@@ -31,11 +31,34 @@ fn config_error(document: &str, error: &serde_saphyr::Error) -> ConfigError {
     // serde's message is "unknown field `x`, expected one of …". The YAML reader appends the place,
     // which is redundant here.
     let message = first.split(" at line ").next().unwrap_or(first);
-    let (problem, expected) = match message.split_once(", expected ") {
-        Some((problem, expected)) => (problem, expected),
-        None => (message, ""),
-    };
+    let (problem, expected) = plain_words(message);
     ConfigError::new(place, problem, "", expected)
+}
+
+/// Returns the problem and the allowed values, in the words of a node file.
+fn plain_words(message: &str) -> (String, String) {
+    let wrong = |expected: &str| ("invalid value".to_owned(), expected.to_owned());
+    if let Some(key) = message.strip_prefix("duplicate mapping key: ") {
+        let key = key.split(", set ").next().unwrap_or(key);
+        return (format!("duplicate key `{key}`"), "each key once".to_owned());
+    }
+    match message {
+        "invalid u8" => wrong("a number from 0 to 255"),
+        "invalid u16" => wrong("a number from 0 to 65535"),
+        "invalid u32" => wrong("a number from 0 to 4294967295"),
+        "invalid i32" => wrong("a number"),
+        "invalid boolean" => wrong("true or false"),
+        "expected sequence start" => wrong("a list"),
+        "expected mapping start" => wrong("keys with values (`KEY: VALUE`)"),
+        "expected string scalar" | "externally tagged enum expected scalar or mapping" => {
+            wrong("one value")
+        }
+        _ => {
+            let (problem, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+            let problem = problem.replace("unknown variant", "unknown value");
+            (problem, expected.to_owned())
+        }
+    }
 }
 
 /// The error of a text that YAML reads as a mapping, since it has a colon before a blank, as in
