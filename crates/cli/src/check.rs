@@ -25,7 +25,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let node = node_file::read(&args.file)?;
+    let (_, file) = node_file::read_text(&args.file)?;
+    let node = node_file::node(&file, &args.file)?;
     let file = args.file.display();
     let ports = node.links.keys().copied().collect::<BTreeSet<_>>();
     let compiled = Compiler::new(Limits::default())
@@ -54,6 +55,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         writeln!(
             out,
             "{file}: punted to the kernel: {family} packets from {name}: {why}"
+        )?;
+    }
+    if node.links.is_empty() {
+        writeln!(
+            out,
+            "{file}: no ports: `sidestep run` needs them on its command line"
         )?;
     }
     let rules: usize = node.rules.values().map(Vec::len).sum();

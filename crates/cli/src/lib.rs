@@ -2,6 +2,7 @@
 //!
 //! Commands print to standard output, as text or, with `-j`, as JSON from the same data. Exit codes
 //! are stable: 0 for success, 1 for a failed operation or an invalid file, 2 for wrong usage.
+//! `config diff` exits like diff(1): 1 for differences, 2 if it failed.
 //! `doctor` exits with 1 for warnings, 2 for errors, and 3 if it failed.
 //! `exec` exits with the code of the program that it runs, or like a shell: 126 if the program
 //! cannot be executed, 127 if it is not found.
@@ -14,11 +15,13 @@ use clap::{Parser, Subcommand};
 
 pub mod check;
 pub mod completion;
+pub mod config;
 pub mod doctor;
 pub mod entry;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
+mod foreground;
 pub mod hmac;
 pub mod manual;
 pub mod metrics;
@@ -26,6 +29,7 @@ pub mod netns;
 pub mod node_file;
 pub mod oam;
 pub mod policy;
+pub mod port;
 pub mod replay;
 pub mod route;
 pub mod run;
@@ -65,6 +69,12 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Show the status, ports, counters, drops, limits or ICMP errors of the daemon
     Show(show::Args),
+    /// Add ports to the daemon, and remove them
+    #[command(subcommand)]
+    Port(port::Command),
+    /// Show, compare, change and reload the running configuration
+    #[command(subcommand)]
+    Config(config::Command),
     /// Manage Sidestep-only routes, and show all routes with their counters
     #[command(subcommand)]
     Route(entry::Command<route::Route>),
@@ -124,6 +134,8 @@ impl Cli {
             Command::Stop(args) => stop::run(args, out),
             Command::Doctor(args) => doctor::run(args, out),
             Command::Show(args) => show::run(args, out),
+            Command::Port(command) => port::run(command, out),
+            Command::Config(command) => config::run(command, out),
             Command::Route(command) => command.run(out),
             Command::Rule(command) => command.run(out),
             Command::Policy(command) => command.run(out),
@@ -148,6 +160,9 @@ impl Cli {
 /// Returns the exit code for an error.
 pub fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     if let Some(error) = error.downcast_ref::<exec::ExecError>() {
+        return error.exit_code().into();
+    }
+    if let Some(error) = error.downcast_ref::<config::DiffError>() {
         return error.exit_code().into();
     }
     match error.downcast_ref::<doctor::DoctorError>() {

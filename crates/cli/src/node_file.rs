@@ -21,6 +21,14 @@ pub enum NodeFileError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The file has a secret that everybody can read.
+    #[error("{}: {why}", .path.display())]
+    Readable {
+        /// The file.
+        path: PathBuf,
+        /// Description.
+        why: String,
+    },
     /// The content is invalid.
     #[error("{}: {source}", .path.display())]
     Wrong {
@@ -31,24 +39,70 @@ pub enum NodeFileError {
     },
 }
 
-/// Reads a node file.
+/// Reads the node of a file for `replay`. Its secrets may be world-readable, as in an example.
 pub fn read(path: &Path) -> Result<Node, NodeFileError> {
-    let text = std::fs::read_to_string(path).map_err(|source| NodeFileError::Read {
-        path: path.into(),
-        source,
-    })?;
-    let node = File::parse(&text).and_then(|mut file| {
-        read_secrets(&mut file, path)?;
-        file.node()
-    });
-    node.map_err(|source| NodeFileError::Wrong {
-        path: path.into(),
-        source,
-    })
+    let (_, file) = read_with(path, |_| Ok(()))?;
+    node(&file, path)
 }
 
-/// Reads the secrets from the files that the node file names, relative to the directory of `path`.
-pub fn read_secrets(file: &mut File, path: &Path) -> Result<(), ConfigError> {
+/// Returns the node that a file describes.
+pub fn node(file: &File, path: &Path) -> Result<Node, NodeFileError> {
+    file.node().map_err(|source| wrong(path, source))
+}
+
+/// Reads a node file with its secrets. A world-readable file with secrets is refused. Returns its
+/// text, too.
+pub fn read_text(path: &Path) -> Result<(String, File), NodeFileError> {
+    read_with(path, secret::check_mode)
+}
+
+fn read_with(
+    path: &Path,
+    check: impl Fn(&std::fs::Metadata) -> Result<(), String>,
+) -> Result<(String, File), NodeFileError> {
+    let read = |source| NodeFileError::Read {
+        path: path.into(),
+        source,
+    };
+    let text = std::fs::read_to_string(path).map_err(read)?;
+    let mut file = File::parse(&text).map_err(|source| wrong(path, source))?;
+    if file.holds_secrets() {
+        check(&std::fs::metadata(path).map_err(read)?).map_err(|why| NodeFileError::Readable {
+            path: path.into(),
+            why,
+        })?;
+    }
     let folder = path.parent().unwrap_or(path);
     file.read_secrets(|name| secret::read_file(&folder.join(name)))
+        .map_err(|source| wrong(path, source))?;
+    Ok((text, file))
+}
+
+fn wrong(path: &Path, source: ConfigError) -> NodeFileError {
+    NodeFileError::Wrong {
+        path: path.into(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_world_readable_file_with_a_secret_is_for_replay_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("node.yaml");
+        let keys = "hmac: {7: {algorithm: sha256, secret: \"hush\"}}";
+        fs::write(&path, keys).expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
+        assert_eq!(read(&path).expect("legal").hmac_keys.len(), 1);
+        let refused = read_text(&path).expect_err("readable").to_string();
+        assert!(refused.contains("world-readable"), "{refused}");
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("set");
+        assert_eq!(read_text(&path).expect("legal").0, keys);
+    }
 }

@@ -1,10 +1,8 @@
 //! `sidestep run`: the daemon, in the foreground with a live status, or in the background
 //! (`--detach`).
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::CStr;
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::FileExt;
@@ -13,20 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use nix::unistd::{Gid, Group};
 use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
-    Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER, Status,
+    Configuration, Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER,
 };
-use sidestep_control::report::{self, Problem};
+use sidestep_control::report;
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
 use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use crate::explain::headers;
-use crate::{Outcome, VERSION, explain_live, node_file, secret, trace};
+use crate::foreground::Foreground;
+use crate::node_file::NodeFileError;
+use crate::{Outcome, VERSION, explain_live, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +38,7 @@ const NAME: &str = "sidestep";
 const NAME_C: &CStr = c"sidestep";
 
 /// Arguments of `run`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Node file (YAML) with ports, and with routes, rules and neighbors that the kernel does not
     /// have
@@ -159,37 +158,30 @@ fn group(word: &str) -> Result<Gid, String> {
         .ok_or_else(|| "no such group".into())
 }
 
-/// Replaces keys of the node file by options. Returns the rate limit for packets sent in fragments.
-fn apply_options(args: &Args, config: &mut config::File) -> ReportRate {
+/// Replaces keys of the node file by options.
+fn apply_options(args: &Args, config: &mut config::File) {
     config.local_srh = args.local_srh.or(config.local_srh);
     config.require_seg6_enabled |= args.require_seg6_enabled;
     config.encap_lookup_main |= args.encap_lookup_main;
     config.ipv4_too_big = args.ipv4_too_big.or(config.ipv4_too_big);
-    let rate = args.fragment_rate.or(config.fragment_rate);
-    let burst = args.fragment_burst.or(config.fragment_burst);
-    let default = ReportRate::default();
-    ReportRate {
-        per_second: rate.unwrap_or(default.per_second),
-        burst: burst.unwrap_or(default.burst),
-    }
+    config.fragment_rate = args.fragment_rate.or(config.fragment_rate);
+    config.fragment_burst = args.fragment_burst.or(config.fragment_burst);
+}
+
+/// Reads the node file. Options and ports of the command line precede it.
+pub(crate) fn read_configuration(
+    args: &Args,
+) -> Result<Configuration, Box<dyn Error + Send + Sync>> {
+    let mut file = read_config(args.config.as_deref())?;
+    apply_options(args, &mut file);
+    let ports = ports_of(&args.ports, &file)?;
+    Ok(Configuration { ports, file })
 }
 
 /// Reads a node file with its secrets; none is an empty one.
-pub(crate) fn read_config(
-    path: Option<&Path>,
-) -> Result<config::File, Box<dyn Error + Send + Sync>> {
-    let Some(path) = path else {
-        return Ok(config::File::default());
-    };
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let mut file = config::File::parse(&text).map_err(|error| wrong(&error))?;
-    if file.holds_secrets() {
-        let metadata = std::fs::metadata(path).map_err(|error| wrong(&error))?;
-        secret::check_mode(&metadata).map_err(|error| wrong(&error))?;
-    }
-    node_file::read_secrets(&mut file, path).map_err(|error| wrong(&error))?;
-    Ok(file)
+pub(crate) fn read_config(path: Option<&Path>) -> Result<config::File, NodeFileError> {
+    let read = |path| node_file::read_text(path).map(|(_, file)| file);
+    path.map_or_else(|| Ok(config::File::default()), read)
 }
 
 /// Returns the named ports, then those of the node file.
@@ -209,9 +201,9 @@ pub(crate) fn ports_of(named: &[String], config: &config::File) -> Result<Vec<St
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let mut config = read_config(args.config.as_deref())?;
-    let fragment_rate = apply_options(args, &mut config);
-    let ports = ports_of(&args.ports, &config)?;
+    let Configuration { ports, file } = read_configuration(args)?;
+    // A reload reads the same file, wherever the process is then.
+    let config_path = args.config.as_ref().map(std::path::absolute).transpose()?;
     let mut limits = Limits::default();
     for (table, size) in &args.limit {
         *table(&mut limits) = *size;
@@ -219,7 +211,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let options = Options {
         ports,
         mode: args.mode.into(),
-        config,
+        config: file,
+        config_path: config_path.clone(),
         limits,
         pin_root: args.pin_root.clone(),
         receive_buffer: args.receive_buffer,
@@ -227,7 +220,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             per_second: args.icmp_rate,
             burst: args.icmp_burst,
         },
-        fragment_rate,
         group: args.group,
         version: VERSION,
         arguments: arguments(std::env::args(), &args.ports),
@@ -252,24 +244,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     writeln!(out, "{}", began(&daemon))?;
     out.flush()?;
 
-    let live = std::io::stderr().is_terminal().then(live_status);
-    let mut before: Option<(Instant, Status)> = None;
-    let mut logged = Logged::default();
-    daemon.run(|daemon| {
-        if daemon.take_hangup() {
-            eprintln!("sidestep: SIGHUP: reload is not supported; nothing changes");
-        }
-        let Some(bar) = &live else {
-            logged.log_changes(daemon.problems());
-            return;
-        };
-        let (now, status) = (Instant::now(), daemon.status());
-        bar.set_message(status_text(&status, before.as_ref(), now));
-        before = Some((now, status));
-    })?;
-    if let Some(bar) = live {
-        bar.finish_and_clear();
-    }
+    let mut foreground = Foreground::new(Args {
+        config: config_path,
+        ..args.clone()
+    });
+    daemon.run(&mut foreground)?;
+    foreground.end();
     writeln!(out, "detached; forwarding is back in the kernel")?;
     Ok(())
 }
@@ -291,11 +271,23 @@ fn arguments(words: impl Iterator<Item = String>, ports: &[String]) -> Vec<Strin
 
 fn began(daemon: &Daemon) -> String {
     let status = daemon.status();
-    let ports: Vec<_> = status
+    let (there, absent): (Vec<_>, Vec<_>) = status
         .targets
+        .iter()
+        .partition(|port| port.ifindex.is_some());
+    let there: Vec<_> = there
         .iter()
         .map(|port| format!("{} ({}: {})", port.name, port.target, port.why))
         .collect();
+    let there = match &there[..] {
+        [] => "no port yet".to_owned(),
+        ports => ports.join(", "),
+    };
+    let absent: Vec<_> = absent.iter().map(|port| port.name.as_str()).collect();
+    let waiting = match &absent[..] {
+        [] => String::new(),
+        ports => format!("; waiting for {} (no such interface)", ports.join(", ")),
+    };
     let origin = match daemon.origin() {
         Origin::Fresh => "",
         Origin::Adopted => "; adopted the data plane of an instance that died",
@@ -312,60 +304,9 @@ fn began(daemon: &Daemon) -> String {
         ""
     };
     format!(
-        "forwarding on {}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; {ctrl_c}`sidestep stop` detaches",
-        ports.join(", "),
+        "forwarding on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; {ctrl_c}`sidestep stop` detaches",
         status.prefixes
     )
-}
-
-/// Problems at the last checks. The log gets a line when a problem begins and when it is resolved.
-#[derive(Default)]
-struct Logged(BTreeSet<Problem>);
-
-impl Logged {
-    fn log_changes(&mut self, now: &BTreeSet<Problem>) {
-        for new in now.difference(&self.0) {
-            eprintln!("sidestep: {new}");
-        }
-        for old in self.0.difference(now) {
-            eprintln!("sidestep: resolved: {}: {}", old.code, old.sentence);
-        }
-        self.0.clone_from(now);
-    }
-}
-
-fn live_status() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template("{spinner} running {elapsed}\n{msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar
-}
-
-/// Returns a line per port, with packets per second since the last call.
-fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant) -> String {
-    let mut text = String::new();
-    for port in &status.ports {
-        let old =
-            before.and_then(|(_, status)| status.ports.iter().find(|old| old.name == port.name));
-        let seconds = before.map_or(1.0, |(then, _)| now.duration_since(*then).as_secs_f64());
-        let rate = |new: u64, old: Option<u64>| {
-            HumanCount(((new - old.unwrap_or(new).min(new)) as f64 / seconds) as u64).to_string()
-        };
-        let _ = writeln!(
-            text,
-            "  {:<12} in {:>12}/s  forwarded {:>12}/s  punted {:>10}/s  dropped {:>10}/s  out {:>12}/s",
-            port.name,
-            rate(port.received_packets, old.map(|old| old.received_packets)),
-            rate(port.forwarded, old.map(|old| old.forwarded)),
-            rate(port.punted, old.map(|old| old.punted)),
-            rate(port.dropped, old.map(|old| old.dropped)),
-            rate(port.sent_packets, old.map(|old| old.sent_packets)),
-        );
-    }
-    for problem in &status.problems {
-        let _ = writeln!(text, "  {problem}");
-    }
-    text.trim_end().to_owned()
 }
 
 /// Starts the same command in the background and waits until its socket answers.

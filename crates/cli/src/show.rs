@@ -165,6 +165,10 @@ fn status_table(status: &report::Status) -> Table {
         ("uptime", format!("{} s", status.uptime)),
         ("origin", status.origin.clone()),
         ("pins", status.pins.clone()),
+        (
+            "node file",
+            status.config.as_deref().unwrap_or("none").into(),
+        ),
         ("prefixes", status.prefixes.to_string()),
         ("compilations", status.compilations.to_string()),
         ("lost notifications", status.resyncs.to_string()),
@@ -188,6 +192,9 @@ fn status_table(status: &report::Status) -> Table {
     for (name, value) in rows {
         table.add_row([name, &value]);
     }
+    if let Some(seconds) = status.confirm_within {
+        table.add_row(["confirm within", &format!("{seconds} s")]);
+    }
     for problem in &status.problems {
         let sentence = format!("{}: {}", problem.code, problem.sentence);
         table.add_row([problem.severity.name(), &sentence]);
@@ -204,8 +211,13 @@ fn port_table(ports: &[report::Port]) -> Table {
         &["mtu"],
     );
     for port in ports {
-        let state = if port.up { "up" } else { "down" };
+        let state = match (port.ifindex, port.up) {
+            (None, _) => "absent",
+            (_, true) => "up",
+            (_, false) => "down",
+        };
         let seg6 = match (port.seg6_enabled, port.processes_sids) {
+            _ if port.ifindex.is_none() => "-",
             (true, _) => "on",
             (false, true) => "off; not required",
             (false, false) => "off; SIDs handled by Linux",
@@ -228,7 +240,9 @@ fn port_table(ports: &[report::Port]) -> Table {
             &port.name,
             &port.target,
             &port.mac,
-            &port.mtu.to_string(),
+            &port
+                .ifindex
+                .map_or_else(|| "-".into(), |_| port.mtu.to_string()),
             state,
             seg6,
             &why.join("; "),

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+pub use sidestep_model::config::entries::{Difference, Entry};
 use sidestep_model::grammar::Names;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{self, Encap};
@@ -24,6 +25,10 @@ pub struct Status {
     pub origin: String,
     /// Folder of the pins.
     pub pins: String,
+    /// Node file that a reload reads; none without `--config`.
+    pub config: Option<String>,
+    /// Seconds until the configuration is rolled back unless it is confirmed.
+    pub confirm_within: Option<u64>,
     /// Prefixes in all views.
     pub prefixes: u64,
     /// Number of compilations of the tables.
@@ -86,6 +91,16 @@ impl fmt::Display for Problem {
             None => Ok(()),
         }
     }
+}
+
+/// `config show`: the entries of a node file.
+pub type Config = Vec<Entry>;
+
+/// `port add`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedPort {
+    /// `xdp`, `generic` or `tc`; none if the interface does not exist yet.
+    pub target: Option<String>,
 }
 
 /// `show ports`.

@@ -45,6 +45,7 @@ use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Settings};
 use crate::vlan::VlanTables;
 
+pub mod entries;
 pub mod implied;
 mod keys;
 mod owner;
@@ -54,7 +55,7 @@ mod services;
 pub mod yaml;
 
 pub use policies::{check_binding, check_policies, check_policy};
-pub use ports::Ports;
+pub use ports::{INTERFACE_NAME, Ports, is_interface_name};
 
 /// A node file. It can also be a part of another YAML document that `serde_saphyr` reads.
 ///
@@ -124,6 +125,10 @@ pub struct Overlay {
     pub oam_rate: u32,
     /// See [`Node::settings`].
     pub settings: Settings,
+    /// Rate limit for packets sent in fragments, if the file sets it.
+    pub fragment_rate: Option<u32>,
+    /// Burst size of it, if the file sets it.
+    pub fragment_burst: Option<u32>,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// HMAC keys.
@@ -141,6 +146,11 @@ impl File {
         file.tunsrc()?;
         file.seg6_flowlabel()?;
         Ok(file)
+    }
+
+    /// Whether the file has the key `ports`.
+    pub fn has_ports(&self) -> bool {
+        self.ports.is_some()
     }
 
     /// Returns the names of the ports in the order of the file.
@@ -221,19 +231,25 @@ impl File {
         Ok(node)
     }
 
-    /// Returns the overlay that the file adds to `live`, with names resolved there. Attributes of
-    /// ports are only for replay and ignored here.
+    /// Returns the overlay that the file adds to `live`. `names` are its interfaces, and others that
+    /// the file may name. Attributes of ports are only for replay and ignored here.
     ///
     /// # Errors
     /// Returns the first error with its line and column.
-    pub fn overlay(&self, live: &Node) -> Result<Overlay, ConfigError> {
-        let ctx = context(live, Owner::Sidestep);
+    pub fn overlay(&self, live: &Node, names: &dyn Names) -> Result<Overlay, ConfigError> {
+        let ctx = Context {
+            names,
+            family: None,
+            owner: Owner::Sidestep,
+        };
         let mut overlay = Overlay {
             tunsrc: self.tunsrc()?,
             seg6_flowlabel: self.seg6_flowlabel()?,
             multipath_hash_seed: self.multipath_hash_seed,
             oam_rate: self.oam_rate,
             settings: self.settings(),
+            fragment_rate: self.fragment_rate,
+            fragment_burst: self.fragment_burst,
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()
@@ -271,7 +287,7 @@ impl File {
             lines.push((words, route.key));
             overlay.routes.insert(route.key, route);
         }
-        check_all_services(&lines, &overlay.routes, live)?;
+        check_all_services(&lines, &overlay.routes, names)?;
         overlay.vlans = self.vlans(&ctx)?;
         overlay.domain = self.domain(&ctx)?;
         Ok(overlay)

@@ -99,7 +99,10 @@ fn a_renamed_port_is_none_until_it_or_another_interface_has_the_name() {
         };
         rename("eth0", "wan0");
         becomes(&star, "eth0", "none");
-        assert_eq!(port(&star, "eth0").why, "the interface does not exist");
+        assert_eq!(
+            port(&star, "eth0").why,
+            "waits for its interface, which does not exist"
+        );
         assert_eq!(left(router, "wan0"), (0, 1), "{mode}: only eth1's is left");
         kernel_forwards(&star, mac, mode);
 

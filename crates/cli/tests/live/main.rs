@@ -2,6 +2,7 @@
 
 mod addresses;
 mod churn;
+mod config;
 mod counters;
 mod demo;
 mod devices;

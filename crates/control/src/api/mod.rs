@@ -7,12 +7,16 @@
 mod client;
 mod server;
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
+#[cfg(doc)]
+use crate::report;
 pub use client::{ApiError, ReplyStream, call, stream};
 pub(crate) use server::{Incoming, Server, line};
 
@@ -104,11 +108,62 @@ pub enum Request {
         /// Send each frame up to the size of a sample, not only its headers.
         whole: bool,
     },
+    /// `config show`: the reply is a list of [`sidestep_model::config::entries::Entry`].
+    ShowConfig,
+    /// `config diff`: the reply is a [`report::Difference`].
+    DiffConfig {
+        /// Node file.
+        config: ConfigText,
+    },
+    /// `config apply`: the reply is a [`report::Difference`].
+    ApplyConfig {
+        /// Node file.
+        config: ConfigText,
+        /// Seconds after which the previous configuration returns, without a confirmation.
+        confirm: Option<u32>,
+    },
+    /// `config confirm`.
+    ConfirmConfig,
+    /// `config reload`: the reply is a [`report::Difference`].
+    ReloadConfig,
+    /// `port add`: the reply is a [`report::AddedPort`].
+    AddPort {
+        /// Interface name.
+        name: String,
+    },
+    /// `port del`.
+    DelPort {
+        /// Interface name.
+        name: String,
+    },
     /// Detach everything and exit.
     Stop,
 }
 
-/// A secret in a request, in hexadecimal. No other type serializes a secret.
+/// A node file in a request. The text may contain secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigText {
+    /// The file.
+    pub text: String,
+    /// Secrets of the files that it names, by key id.
+    pub secrets: BTreeMap<u32, SecretText>,
+}
+
+impl ConfigText {
+    /// The secrets by key id.
+    pub(crate) fn secrets(&self) -> BTreeMap<u32, Secret> {
+        let secrets = self.secrets.iter();
+        secrets.map(|(id, text)| (*id, text.0.clone())).collect()
+    }
+}
+
+impl fmt::Debug for ConfigText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigText(…)")
+    }
+}
+
+/// A secret in a request, in hexadecimal. Only this type and [`ConfigText`] serialize secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretText(pub Secret);
 

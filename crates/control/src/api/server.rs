@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{Reply, Request, parse_request};
 
-/// LIMIT: bytes of one request.
-const REQUEST_MAX: u64 = 1 << 20;
+/// LIMIT: bytes of one request. A node file of 100,000 routes fits.
+const REQUEST_MAX: u64 = 16 << 20;
 /// Time limit for reading a request, so that a silent client cannot block the event loop. Replies
 /// do not block it (`daemon/replies.rs`).
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -3,9 +3,7 @@
 use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_datapath::Native;
-use sidestep_model::config::Overlay;
 use sidestep_model::grammar::{Style, domain, rule, vlan};
-use sidestep_model::node::Node;
 
 use super::own;
 use super::{Daemon, nanoseconds};
@@ -13,7 +11,8 @@ use crate::api::Request;
 use crate::report;
 
 impl Daemon {
-    /// Serves a request. The event loop serves `Stop`, `Trace` and `ListenOam`.
+    /// Serves a request. The event loop serves `Stop`, `Trace`, `ListenOam` and
+    /// `ReloadConfig`.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
         fn json(report: impl serde::Serialize) -> Result<Value, String> {
             serde_json::to_value(report).map_err(|error| error.to_string())
@@ -68,37 +67,21 @@ impl Daemon {
             Request::DelHmac { key } => self.change_own(|own, _| own::del_hmac(own, *key)),
             Request::ShowHmac => json(self.hmac_report()),
             Request::Explain { port, frame } => self.explain(port, frame),
-            Request::SetOam { rate } => {
-                let before = self.own.oam_rate;
-                self.change_own(|own, _| {
-                    own.oam_rate = *rate;
-                    Ok(())
-                })?;
-                if before != *rate {
-                    self.limit_copies();
-                }
+            Request::SetOam { rate } => self.change_own(|own, _| {
+                own.oam_rate = *rate;
+                Ok(())
+            }),
+            Request::ShowOam => json(self.oam_report()),
+            Request::ShowConfig => json(self.config_entries()),
+            Request::DiffConfig { config } => json(self.config_difference(config)?),
+            Request::ApplyConfig { config, confirm } => json(self.apply_config(config, *confirm)?),
+            Request::ConfirmConfig => self.confirm_config(),
+            Request::AddPort { name } => json(self.add_port(name)?),
+            Request::DelPort { name } => self.del_port(name),
+            Request::Trace { .. } | Request::ListenOam | Request::ReloadConfig | Request::Stop => {
                 Ok(Value::Null)
             }
-            Request::ShowOam => json(self.oam_report()),
-            Request::Trace { .. } | Request::ListenOam | Request::Stop => Ok(Value::Null),
         }
-    }
-
-    /// Changes the overlay and applies it; on an error nothing changes.
-    fn change_own(
-        &mut self,
-        change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
-    ) -> Result<Value, String> {
-        let before = self.own.clone();
-        let node = self.overlaid.node(self.mirror.node());
-        change(&mut self.own, node)?;
-        if let Err(error) = self.recompile_after_grace(Some(&before)) {
-            self.own = before;
-            self.apply_overlay();
-            return Err(error.to_string());
-        }
-        self.track_devices();
-        Ok(Value::Null)
     }
 
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {

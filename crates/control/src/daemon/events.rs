@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Daemon, DaemonError, neighbors};
+use super::{Daemon, DaemonError, Program, neighbors};
 use crate::api::{Incoming, Request};
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
@@ -37,8 +37,8 @@ pub(super) fn signals() -> std::io::Result<UnixStream> {
 
 impl Daemon {
     /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes its
-    /// files. Calls `tick` about once per second.
-    pub fn run(mut self, mut tick: impl FnMut(&Self)) -> Result<(), DaemonError> {
+    /// files.
+    pub fn run(mut self, program: &mut dyn Program) -> Result<(), DaemonError> {
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
         let mut retry_due = Instant::now();
@@ -94,7 +94,12 @@ impl Daemon {
                 neighbors_due = now + neighbors::PERIOD;
                 self.refresh_neighbors(now);
             }
-            stop = self.serve_requests();
+            stop = self.serve_requests(program);
+            self.end_trial(program);
+            if self.take_hangup() {
+                // The log and the status have the error.
+                let _ = self.reload(program);
+            }
             if now >= examine_due {
                 let begun = processor_time()?;
                 self.examine();
@@ -103,7 +108,7 @@ impl Daemon {
             }
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
-                tick(&self);
+                program.tick(&self);
             }
         }
         let ended = self.kernel.detach_all().map_err(DaemonError::from);
@@ -120,12 +125,17 @@ impl Daemon {
     }
 
     /// Serves the waiting requests. Returns a request to stop.
-    fn serve_requests(&mut self) -> Option<Incoming> {
+    fn serve_requests(&mut self, program: &mut dyn Program) -> Option<Incoming> {
         while let Some(incoming) = self.server.accept() {
             match &incoming.request {
                 Ok(Request::Stop) => return Some(incoming),
                 Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),
+                Ok(Request::ReloadConfig) => {
+                    let difference = self.reload(program);
+                    let json = |it| serde_json::to_value(it).map_err(|error| error.to_string());
+                    self.replies.answer(incoming, difference.and_then(json));
+                }
                 request => {
                     let request = request.as_ref().map_err(Clone::clone);
                     let reply = request.and_then(|request| self.answer(request));

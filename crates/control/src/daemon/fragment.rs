@@ -52,6 +52,11 @@ impl Fragmenter {
         fragmenter
     }
 
+    /// Sets the rate that the report shows.
+    pub fn set_rate(&mut self, rate: ReportRate) {
+        self.rate = rate;
+    }
+
     fn open(&mut self, now: Instant) {
         if self.sender.is_some() || now < self.retry {
             return;

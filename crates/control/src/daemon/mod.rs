@@ -4,6 +4,7 @@
 //! It has one thread and one event loop; packets never wait for it.
 
 mod answers;
+mod config;
 mod events;
 mod fragment;
 mod icmp;
@@ -11,6 +12,7 @@ mod left;
 mod lines;
 mod liveness;
 mod lock;
+mod names;
 mod neighbors;
 mod oam;
 mod orphans;
@@ -35,18 +37,17 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
-use sidestep_datapath::abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::{Image, Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
-use sidestep_model::grammar::Names;
-use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::node::{IfIndex, Node};
 use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
+pub use self::config::{Configuration, Program};
 pub use self::left::{left, remove_left};
 pub use self::ports::Mode;
 pub(crate) use self::ports::choose;
@@ -54,10 +55,12 @@ use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, TracedPacket};
+use config::ConfigState;
 use fragment::Fragmenter;
 use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
+pub(crate) use names::KnownNames;
 use neighbors::Neighbors;
 use oam::Oam;
 pub(crate) use own::{Devices, OverlaidNode};
@@ -72,6 +75,8 @@ pub struct Options {
     pub mode: Mode,
     /// Routes, rules and neighbors that exist only in Sidestep.
     pub config: File,
+    /// Path of the node file that has this configuration.
+    pub config_path: Option<PathBuf>,
     /// Sizes of the tables.
     pub limits: Limits,
     /// Directory of the pins.
@@ -80,8 +85,6 @@ pub struct Options {
     pub receive_buffer: usize,
     /// Rate limit for ICMP errors, per port.
     pub icmp_rate: ReportRate,
-    /// Rate limit for packets sent in fragments, per port.
-    pub fragment_rate: ReportRate,
     /// Group whose members may use the socket, besides root.
     pub group: Option<Gid>,
     /// Version of the program.
@@ -124,14 +127,6 @@ pub enum DaemonError {
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
-    },
-    /// No such interface.
-    #[error("port {name}: no such interface; the interfaces are {there}")]
-    NoInterface {
-        /// Name as given.
-        name: String,
-        /// Names of the existing interfaces.
-        there: String,
     },
     /// The interface cannot be a port.
     #[error("port {name}: {why}")]
@@ -212,6 +207,7 @@ pub struct Daemon {
     /// Set by SIGHUP.
     hung_up: Arc<AtomicBool>,
     lock: Lock,
+    config: ConfigState,
 }
 
 /// Status for the foreground display.
@@ -247,13 +243,16 @@ impl Daemon {
         let hung_up = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGHUP, hung_up.clone())?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
-        check_names(&options, mirror.node())?;
-        let mut own = options.config.overlay(mirror.node())?;
         let mut devices = Devices::default();
+        let (mode, ports) = (options.mode, &options.ports[..]);
+        let (mut own, names) =
+            config::resolve(mirror.node(), &devices, mode, ports, &options.config)?;
+        devices.extend(names.into_absent());
         devices.track(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         kernel.limit_reports(options.icmp_rate);
-        kernel.limit_oversized(options.fragment_rate);
+        let fragment_rate = config::fragment_rate(&own);
+        kernel.limit_oversized(fragment_rate);
         let origin = kernel.origin();
         let before = if origin == Origin::Adopted {
             kernel.image()
@@ -279,7 +278,7 @@ impl Daemon {
             liveness: Liveness::default(),
             icmp: Icmp::new(options.icmp_rate, Instant::now()),
             oam: Oam::default(),
-            fragmenter: Fragmenter::new(options.fragment_rate, Instant::now()),
+            fragmenter: Fragmenter::new(fragment_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             examined: BTreeSet::new(),
@@ -298,6 +297,10 @@ impl Daemon {
             signalled,
             hung_up,
             lock,
+            config: ConfigState {
+                path: options.config_path.clone(),
+                ..ConfigState::default()
+            },
             options,
         };
         daemon.limit_copies();
@@ -343,99 +346,6 @@ impl Daemon {
         self.liveness.rename_devices(&moved);
     }
 
-    /// Returns the ports that get an entry in the port table. If two ports share one, the port that
-    /// already has it stays; otherwise the first port gets it.
-    fn port_slots(&self) -> BTreeSet<IfIndex> {
-        let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
-        let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
-        let (there, new): (Vec<_>, Vec<_>) = self
-            .requested_ports()
-            .filter(|(_, _, choice)| choice.is_ok())
-            .map(|(_, link, _)| link.ifindex)
-            .partition(has);
-        for ifindex in there.into_iter().chain(new) {
-            slots.entry(ifindex.0 % SIDESTEP_PORTS).or_insert(ifindex);
-        }
-        slots.into_values().collect()
-    }
-
-    /// The requested ports that exist, each with its target.
-    fn requested_ports(
-        &self,
-    ) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
-        let node = self.mirror.node();
-        self.options.ports.iter().filter_map(move |name| {
-            let link = node.link_by_name(name)?;
-            Some((name, link, ports::choose(node, link, self.options.mode)))
-        })
-    }
-
-    /// Attaches missing ports. Detaches ports whose interface is gone, was renamed, or can no
-    /// longer be a port.
-    fn attach_ports(&mut self) {
-        let right: BTreeSet<(String, IfIndex, Target)> = self
-            .requested_ports()
-            .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
-            .collect();
-        self.attached
-            .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.target)));
-        let there = &self.mirror.node().links;
-        self.refused
-            .retain(|name, _| there.values().any(|link| link.name == *name));
-        let missing: Vec<_> = self
-            .requested_ports()
-            .filter(|(name, ..)| !self.attached.contains_key(*name))
-            .map(|(name, link, choice)| (name.clone(), link.ifindex, choice))
-            .collect();
-        for (name, ifindex, choice) in missing {
-            let attached = choice.and_then(|(target, why)| {
-                self.has_slot(ifindex)?;
-                self.kernel
-                    .attach(ifindex.0, target)
-                    .map_err(|error| error.to_string())?;
-                let (tcx, xdp_features) = (
-                    self.kernel.features().tcx,
-                    self.mirror.reports_xdp_features(),
-                );
-                Ok(Port {
-                    ifindex,
-                    target,
-                    why: ports::on_this_kernel(target, why, tcx, xdp_features),
-                })
-            });
-            match attached {
-                Ok(port) => {
-                    self.refused.remove(&name);
-                    self.attached.insert(name, port);
-                }
-                Err(why) => {
-                    self.refused.insert(name, why);
-                }
-            }
-        }
-        let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
-        for (ifindex, _) in self.kernel.attached() {
-            if !ports.contains(&ifindex) {
-                // If the interface is gone or in another namespace, this still removes program and
-                // pin.
-                let _ = self.kernel.detach(ifindex);
-            }
-        }
-    }
-
-    fn has_slot(&self, ifindex: IfIndex) -> Result<(), String> {
-        let ports = &self.compiled.image.ports;
-        let slot = |other: &&u32| *other % SIDESTEP_PORTS == ifindex.0 % SIDESTEP_PORTS;
-        match ports.keys().find(slot) {
-            Some(other) if *other != ifindex.0 => Err(format!(
-                "its interface index {} and that of another port, {other}, are equal modulo {SIDESTEP_PORTS}; recreate \
-                 one of the interfaces",
-                ifindex.0
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// Applies a change of the kernel's configuration; `settings`: also of settings without
     /// notification.
     fn on_change(&mut self, changes: &Changes, settings: bool) {
@@ -451,24 +361,6 @@ impl Daemon {
             self.attach_again();
         }
         self.attach_ports();
-    }
-
-    /// Attaches all ports again. An interface may have been recreated with the same index, so that
-    /// the program is gone. Attaching twice changes nothing.
-    fn attach_again(&mut self) {
-        let links = &self.mirror.node().links;
-        let kernel = &mut self.kernel;
-        let refused = &mut self.refused;
-        self.attached.retain(|name, port| {
-            if !links.contains_key(&port.ifindex) {
-                return true;
-            }
-            let attached = kernel.attach(port.ifindex.0, port.target);
-            if let Err(error) = &attached {
-                refused.insert(name.clone(), error.to_string());
-            }
-            attached.is_ok()
-        });
     }
 
     /// Status for the foreground display.
@@ -488,7 +380,7 @@ impl Daemon {
     }
 
     /// Returns whether SIGHUP arrived since the last call.
-    pub fn take_hangup(&self) -> bool {
+    fn take_hangup(&self) -> bool {
         self.hung_up.swap(false, Ordering::Relaxed)
     }
 
@@ -506,23 +398,6 @@ impl Daemon {
             )
         })
     }
-}
-
-/// Checks that all requested ports exist and can be ports, before anything is created.
-fn check_names(options: &Options, node: &Node) -> Result<(), DaemonError> {
-    for name in &options.ports {
-        let link = node
-            .link_by_name(name)
-            .ok_or_else(|| DaemonError::NoInterface {
-                name: name.clone(),
-                there: node.interfaces().join(", "),
-            })?;
-        ports::choose(node, link, options.mode).map_err(|why| DaemonError::Port {
-            name: name.clone(),
-            why,
-        })?;
-    }
-    Ok(())
 }
 
 /// Raises the soft limit of descriptors to the hard limit. Each probed service takes one, and the

@@ -80,10 +80,23 @@ impl OverlaidNode {
 
 /// Names of the interfaces in the overlay. The configuration uses names, and a recreated interface
 /// has a new index.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Devices(BTreeMap<IfIndex, String>);
 
 impl Devices {
+    pub(super) fn names(&self) -> &BTreeMap<IfIndex, String> {
+        &self.0
+    }
+
+    pub(super) fn into_names(self) -> BTreeMap<IfIndex, String> {
+        self.0
+    }
+
+    /// Adds names of interfaces that do not exist.
+    pub(crate) fn extend(&mut self, names: BTreeMap<IfIndex, String>) {
+        self.0.extend(names);
+    }
+
     /// Replaces interfaces that were recreated. Returns the new index for each old one.
     pub(crate) fn track(
         &mut self,

@@ -1,7 +1,13 @@
-//! Choice of the target for a port.
+//! The ports: choice of their targets, and their attachment.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use sidestep_datapath::abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::Target;
-use sidestep_model::node::{Link, LinkKind, Node};
+use sidestep_model::config;
+use sidestep_model::node::{IfIndex, Link, LinkKind, Node};
+
+use super::{Daemon, DaemonError, Port};
 
 /// `--mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,4 +85,142 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
         (Mode::Auto, _) => return Ok((Target::Xdp, "frames come complete from the wire".into())),
     };
     Ok((Target::Tc, why.into()))
+}
+
+/// Checks the names of the ports, and that those that exist can be ports. The others are waited
+/// for.
+pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), DaemonError> {
+    if ports.is_empty() {
+        return Err(DaemonError::NoPorts);
+    }
+    for name in ports {
+        let wrong = |why| DaemonError::Port {
+            name: name.clone(),
+            why,
+        };
+        if !config::is_interface_name(name) {
+            return Err(wrong(format!(
+                "no name of an interface; expected {}",
+                config::INTERFACE_NAME
+            )));
+        }
+        if let Some(link) = node.link_by_name(name) {
+            choose(node, link, mode).map_err(wrong)?;
+        }
+    }
+    Ok(())
+}
+
+impl Daemon {
+    /// Returns the ports that get an entry in the port table. If two ports share one, the port that
+    /// already has it stays; otherwise the first port gets it.
+    pub(super) fn port_slots(&self) -> BTreeSet<IfIndex> {
+        let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
+        let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
+        let (there, new): (Vec<_>, Vec<_>) = self
+            .requested_ports()
+            .filter(|(_, _, choice)| choice.is_ok())
+            .map(|(_, link, _)| link.ifindex)
+            .partition(has);
+        for ifindex in there.into_iter().chain(new) {
+            slots.entry(ifindex.0 % SIDESTEP_PORTS).or_insert(ifindex);
+        }
+        slots.into_values().collect()
+    }
+
+    /// The requested ports that exist, each with its target.
+    fn requested_ports(
+        &self,
+    ) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
+        let node = self.mirror.node();
+        self.options.ports.iter().filter_map(move |name| {
+            let link = node.link_by_name(name)?;
+            Some((name, link, choose(node, link, self.options.mode)))
+        })
+    }
+
+    /// Attaches missing ports. Detaches ports whose interface is gone, was renamed, or can no
+    /// longer be a port.
+    pub(super) fn attach_ports(&mut self) {
+        let right: BTreeSet<(String, IfIndex, Target)> = self
+            .requested_ports()
+            .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
+            .collect();
+        self.attached
+            .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.target)));
+        let (there, ports) = (&self.mirror.node().links, &self.options.ports);
+        self.refused.retain(|name, _| {
+            ports.contains(name) && there.values().any(|link| link.name == *name)
+        });
+        let missing: Vec<_> = self
+            .requested_ports()
+            .filter(|(name, ..)| !self.attached.contains_key(*name))
+            .map(|(name, link, choice)| (name.clone(), link.ifindex, choice))
+            .collect();
+        for (name, ifindex, choice) in missing {
+            let attached = choice.and_then(|(target, why)| {
+                self.has_slot(ifindex)?;
+                self.kernel
+                    .attach(ifindex.0, target)
+                    .map_err(|error| error.to_string())?;
+                let (tcx, xdp_features) = (
+                    self.kernel.features().tcx,
+                    self.mirror.reports_xdp_features(),
+                );
+                Ok(Port {
+                    ifindex,
+                    target,
+                    why: on_this_kernel(target, why, tcx, xdp_features),
+                })
+            });
+            match attached {
+                Ok(port) => {
+                    self.refused.remove(&name);
+                    self.attached.insert(name, port);
+                }
+                Err(why) => {
+                    self.refused.insert(name, why);
+                }
+            }
+        }
+        let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
+        for (ifindex, _) in self.kernel.attached() {
+            if !ports.contains(&ifindex) {
+                // If the interface is gone or in another namespace, this still removes program and
+                // pin.
+                let _ = self.kernel.detach(ifindex);
+            }
+        }
+    }
+
+    fn has_slot(&self, ifindex: IfIndex) -> Result<(), String> {
+        let ports = &self.compiled.image.ports;
+        let slot = |other: &&u32| *other % SIDESTEP_PORTS == ifindex.0 % SIDESTEP_PORTS;
+        match ports.keys().find(slot) {
+            Some(other) if *other != ifindex.0 => Err(format!(
+                "its interface index {} and that of another port, {other}, are equal modulo {SIDESTEP_PORTS}; recreate \
+                 one of the interfaces",
+                ifindex.0
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Attaches all ports again. An interface may have been recreated with the same index, so that
+    /// the program is gone. Attaching twice changes nothing.
+    pub(super) fn attach_again(&mut self) {
+        let links = &self.mirror.node().links;
+        let kernel = &mut self.kernel;
+        let refused = &mut self.refused;
+        self.attached.retain(|name, port| {
+            if !links.contains_key(&port.ifindex) {
+                return true;
+            }
+            let attached = kernel.attach(port.ifindex.0, port.target);
+            if let Err(error) = &attached {
+                refused.insert(name.clone(), error.to_string());
+            }
+            attached.is_ok()
+        });
+    }
 }

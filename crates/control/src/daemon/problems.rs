@@ -35,6 +35,8 @@ impl Daemon {
         let lacks = facts::lacks(self.kernel.features(), self.mirror.reports_xdp_features());
         let daemon = facts::Daemon {
             failed: self.problem.clone(),
+            reload: self.config.failed.clone(),
+            unconfirmed: self.config.trial.is_some(),
             icmp: self.icmp.problem().map(str::to_owned),
             fragments: self.fragmenter.problem().map(str::to_owned),
             liveness: self.liveness.problem(),

@@ -36,6 +36,12 @@ impl Daemon {
             }
             .into(),
             pins: self.kernel.folder().display().to_string(),
+            config: self
+                .config
+                .path
+                .as_ref()
+                .map(|path| path.display().to_string()),
+            confirm_within: self.config.confirm_within(),
             prefixes: self.compiled.image.fib.len() as u64,
             compilations: self.compilations,
             resyncs: self.resyncs,
@@ -52,7 +58,10 @@ impl Daemon {
             let (target, why) = match (self.attached.get(name), self.refused.get(name)) {
                 (Some(port), _) => (port.target.name().into(), port.why.clone()),
                 (None, Some(why)) => ("none".into(), why.clone()),
-                (None, None) => ("none".into(), "the interface does not exist".into()),
+                (None, None) => (
+                    "none".into(),
+                    "waits for its interface, which does not exist".into(),
+                ),
             };
             let here = |port: IfIndex| link.is_some_and(|link| link.ifindex == port);
             report::Port {

@@ -143,7 +143,7 @@ fn qdiscs(facts: &Facts<'_>) -> Vec<Problem> {
                     "queueing discipline {qdisc} on {}: packets of XDP ports do not pass it",
                     link.name
                 ),
-                facts.restart("--mode tc", None),
+                facts.restart("--mode tc"),
             )
         })
     };

@@ -74,6 +74,10 @@ pub struct Host {
 pub struct Daemon {
     /// Why the last change could not be applied.
     pub failed: Option<String>,
+    /// Why the node file could not be applied.
+    pub reload: Option<String>,
+    /// Whether the configuration waits for its confirmation.
+    pub unconfirmed: bool,
     /// Why ICMP messages are not sent.
     pub icmp: Option<String>,
     /// Why fragments are not sent.
@@ -150,13 +154,21 @@ impl<'a> Facts<'a> {
     }
 
     /// The commands that start the daemon again with other arguments.
-    pub(super) fn restart(&self, options: &str, further: Option<&str>) -> String {
+    pub(super) fn restart(&self, options: &str) -> String {
         let stop = if self.daemon.is_some() {
             "sidestep stop && "
         } else {
             ""
         };
-        format!("{stop}{}", self.start(options, further))
+        format!("{stop}{}", self.start(options, None))
+    }
+
+    /// The command that makes an interface a port.
+    pub(super) fn add_port(&self, name: &str) -> String {
+        match &self.daemon {
+            Some(_) => format!("sidestep port add {name}"),
+            None => self.start("", Some(name)),
+        }
     }
 
     /// The command that starts the daemon, with a further port.

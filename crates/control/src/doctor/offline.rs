@@ -12,7 +12,7 @@ use sidestep_model::node::IfIndex;
 use super::examine;
 use super::facts::{self, Facts, Host, Port};
 use crate::compile::{Compiled, Compiler};
-use crate::daemon::{DaemonError, Devices, Mode, OverlaidNode, choose};
+use crate::daemon::{DaemonError, Devices, KnownNames, Mode, OverlaidNode, choose};
 use crate::report::Problem;
 
 /// A daemon that would run.
@@ -35,8 +35,11 @@ impl Plan {
     /// The kernel's configuration cannot be read, or the node file does not fit it.
     pub fn examine(&self) -> Result<BTreeSet<Problem>, DaemonError> {
         let mirror = Mirror::open()?;
-        let own = self.config.overlay(mirror.node())?;
-        let overlaid = OverlaidNode::new(mirror.node(), &own, &Devices::default(), BTreeSet::new());
+        let mut devices = Devices::default();
+        let names = KnownNames::new(mirror.node(), &devices, &self.ports);
+        let own = self.config.overlay(mirror.node(), &names)?;
+        devices.extend(names.into_absent());
+        let overlaid = OverlaidNode::new(mirror.node(), &own, &devices, BTreeSet::new());
         let node = overlaid.node(mirror.node());
         let port = |name: &String| {
             let link = node.link_by_name(name);

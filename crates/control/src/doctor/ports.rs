@@ -87,9 +87,11 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
 
 fn missing(facts: &Facts<'_>, port: &Port) -> Option<Problem> {
     let is_there = facts.node.link_by_name(&port.name).is_some();
-    (!is_there).then(|| {
-        PORT_MISSING.without_command(format!("port {}: there is no such interface", port.name))
-    })
+    let sentence = format!(
+        "port {}: there is no such interface; Sidestep attaches to it when it appears",
+        port.name
+    );
+    (!is_there).then(|| PORT_MISSING.without_command(sentence))
 }
 
 fn attachment(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
@@ -135,7 +137,7 @@ fn xdp_on_veth(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
                  segmentation to the receiver",
                 port.name
             ),
-            facts.restart("--mode tc", None),
+            facts.restart("--mode tc"),
         )
     })
 }
@@ -148,7 +150,7 @@ fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
                  it",
                 link.name
             ),
-            facts.restart("--mode tc", None),
+            facts.restart("--mode tc"),
         )
     })
 }

@@ -169,7 +169,7 @@ fn services(facts: &Facts<'_>) -> Vec<Problem> {
         if let Some(port) = port.filter(|port| !is_requested(port)) {
             found.push(SERVICE_PORT_NOT_ATTACHED.problem(
                 format!("{action} {sid}: its service returns packets by {port}, which is no port"),
-                facts.restart("", Some(&port)),
+                facts.add_port(&port),
             ));
         }
         let Some(dev) = local.oif.filter(|_| facts.node.on_down(local).is_some()) else {

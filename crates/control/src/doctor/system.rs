@@ -33,6 +33,14 @@ const CHANGE_FAILED: Code = Code::error(
     "change_failed",
     "the last change of the configuration could not be applied",
 );
+const RELOAD_FAILED: Code = Code::warning(
+    "reload_failed",
+    "the node file could not be applied; the previous configuration stays in effect",
+);
+const UNCONFIRMED: Code = Code::warning(
+    "unconfirmed",
+    "the configuration is rolled back unless it is confirmed",
+);
 const ICMP_NOT_SENT: Code = Code::error("icmp_not_sent", "ICMP messages cannot be sent");
 const FRAGMENTS_NOT_SENT: Code = Code::error(
     "fragments_not_sent",
@@ -53,6 +61,8 @@ pub(super) const FAMILY: Family = Family {
         PROGRAM_REPLACED,
         OTHER_VERSION,
         CHANGE_FAILED,
+        RELOAD_FAILED,
+        UNCONFIRMED,
         ICMP_NOT_SENT,
         FRAGMENTS_NOT_SENT,
         SERVICES_NOT_PROBED,
@@ -80,6 +90,18 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
         .iter()
         .map(|why| format!("the last change could not be applied: {why}"));
     found.extend(failed.map(|sentence| CHANGE_FAILED.without_command(sentence)));
+    if let Some(why) = &daemon.reload {
+        found.push(RELOAD_FAILED.problem(
+            format!("the node file was not applied, and the previous configuration stays: {why}"),
+            "sidestep config reload",
+        ));
+    }
+    if daemon.unconfirmed {
+        found.push(UNCONFIRMED.problem(
+            "the last `config apply` is rolled back unless it is confirmed",
+            "sidestep config confirm",
+        ));
+    }
     let icmp = daemon.icmp.iter().cloned();
     found.extend(icmp.map(|sentence| ICMP_NOT_SENT.without_command(sentence)));
     let fragments = daemon.fragments.iter().cloned();

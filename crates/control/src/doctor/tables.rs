@@ -32,7 +32,7 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     };
     let grow = |limit: &Limit| {
         let (_, option) = RESIZABLE.iter().find(|(name, _)| *name == limit.name)?;
-        Some(facts.restart(&format!("--limit {option}={}", limit.limit * 2), None))
+        Some(facts.restart(&format!("--limit {option}={}", limit.limit * 2)))
     };
     let of_table = |code: Code, sentence: String, limit: Option<&Limit>| match limit.and_then(grow)
     {

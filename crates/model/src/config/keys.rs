@@ -1,5 +1,6 @@
 //! HMAC keys of a node file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -41,6 +42,24 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// Returns the secrets, by key id.
+    pub fn secrets(&self) -> impl Iterator<Item = (u32, &Secret)> {
+        let keys = self.hmac.iter();
+        keys.filter_map(|(id, key)| Some((*id, key.value.secret.as_ref()?)))
+    }
+
+    /// Adds the secrets that the file lacks: of files that it names, and of keys that `running` has
+    /// with the same algorithm.
+    pub fn add_secrets(&mut self, of_files: &BTreeMap<u32, Secret>, running: &HmacKeys) {
+        for (id, key) in &mut self.hmac {
+            let key = &mut key.value;
+            let same = running.get(id).filter(|it| it.algorithm == key.algorithm);
+            let kept = same.filter(|_| key.secret_file.is_none());
+            let secret = of_files.get(id).or(kept.map(|it| &it.secret));
+            key.secret = key.secret.take().or(secret.cloned());
+        }
     }
 
     /// # Errors

@@ -158,13 +158,21 @@ impl Ports {
     }
 }
 
-/// Checks that Linux accepts the name (`dev_valid_name`) and that it is unique.
+/// Valid names of interfaces, as a phrase.
+pub const INTERFACE_NAME: &str = "1 to 15 bytes without blanks, slashes and colons";
+
+/// Returns whether Linux accepts the name of an interface (`dev_valid_name`).
+pub fn is_interface_name(text: &str) -> bool {
+    let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
+    (1..=15).contains(&text.len()) && !matches!(text, "." | "..") && !text.contains(bad)
+}
+
+/// Checks that the name is valid and unique.
 fn check_name(name: &Spanned<String>, node: &Node) -> Result<(), ConfigError> {
     let text = name.value.as_str();
-    let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
-    if !(1..=15).contains(&text.len()) || matches!(text, "." | "..") || text.contains(bad) {
-        let expected = "1 to 15 bytes without blanks, slashes and colons";
-        return Err(yaml::wrong(name, "invalid name of a port", text, expected));
+    if !is_interface_name(text) {
+        let problem = "invalid name of a port";
+        return Err(yaml::wrong(name, problem, text, INTERFACE_NAME));
     }
     if node.link_by_name(text).is_some() {
         return Err(yaml::wrong(name, "duplicate port", text, "each port once"));

@@ -4,7 +4,7 @@ use crate::hmac::Secret;
 use crate::node::{LinkKind, Mac};
 use crate::route::Family;
 
-const FILE: &str = r#"
+pub(super) const FILE: &str = r#"
 ports:
   eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"], mtu: 9000, seg6_enabled: true}
   eth1: {addresses: ["fc01::2/64", "192.0.2.1/24"], forwarding: false}
@@ -21,7 +21,7 @@ tunsrc: "fc00::2"
 seg6_flowlabel: -1
 "#;
 
-fn node(text: &str) -> Result<Node, ConfigError> {
+pub(super) fn node(text: &str) -> Result<Node, ConfigError> {
     File::parse(text)?.node()
 }
 
@@ -265,7 +265,7 @@ fn an_overlay_is_resolved_in_the_live_node() {
     let live = node(FILE).expect("legal");
     let text = "ports: [eth0]\nroutes: [\"fd77::1 encap seg6local action End.DT4 table 7 dev eth1\", fd78::/64 via fc01::9]\nrules: [from fd00::/8 lookup 7]\n";
     let overlay = File::parse(text)
-        .and_then(|file| file.overlay(&live))
+        .and_then(|file| file.overlay(&live, &live))
         .expect("legal");
     assert!(
         overlay
@@ -313,7 +313,7 @@ fn a_route_may_name_its_owner() {
             .values()
             .find(|route| route.key.prefix.to_string().starts_with("fc0a"));
         assert_eq!(route.map(|route| route.owner), Some(replay), "{line}");
-        let overlay = File::parse(&text).and_then(|file| file.overlay(&live));
+        let overlay = File::parse(&text).and_then(|file| file.overlay(&live, &live));
         assert_eq!(overlay.expect(line).routes.len(), run, "{line}");
     }
     for (line, want) in [
@@ -336,7 +336,7 @@ fn a_route_may_name_its_owner() {
             found.starts_with(want),
             "{line}\nfound {found}\nwant  {want}"
         );
-        let overlay = File::parse(&text).and_then(|file| file.overlay(&live));
+        let overlay = File::parse(&text).and_then(|file| file.overlay(&live, &live));
         assert_eq!(overlay.expect_err(line).to_string(), found);
     }
 }
@@ -422,7 +422,7 @@ fn a_binding_sid_has_no_other_use() {
         let want = "line 6, column 4: the binding SID of policy p is \"fc0f::b1\"";
         assert!(found.starts_with(want), "{route}: {found}");
         let live = node("ports: {eth0: {}, eth1: {}}").expect("legal");
-        let added = File::parse(&text).expect("YAML").overlay(&live);
+        let added = File::parse(&text).expect("YAML").overlay(&live, &live);
         assert_eq!(added.expect_err(route).to_string(), found);
     }
     // Existing routes: those of the node's addresses and of the kernel.
@@ -434,7 +434,7 @@ fn a_binding_sid_has_no_other_use() {
         node("ports: {eth1: {}}\nroutes: [fc0f::b1/128 encap seg6local action End dev eth1]")
             .expect("legal");
     let file = File::parse("policies:\n- p color 1 endpoint ::1 bsid fc0f::b1 segs fc00::1");
-    let found = file.expect("YAML").overlay(&kernel);
+    let found = file.expect("YAML").overlay(&kernel, &kernel);
     let found = found.expect_err("the kernel's SID").to_string();
     let want = "line 2, column 26: a route to fc0f::b1/128 takes";
     assert!(found.starts_with(want), "{found}");

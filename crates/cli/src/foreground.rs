@@ -1,0 +1,113 @@
+//! What `sidestep run` does beside the daemon: it logs, shows a live status on a terminal, and reads
+//! the node file again.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use sidestep_control::daemon::{Configuration, Daemon, Program, Status};
+use sidestep_control::report::Problem;
+
+use crate::run::{Args, read_configuration};
+
+/// The process in the foreground.
+pub(crate) struct Foreground {
+    args: Args,
+    /// The live status; none without a terminal.
+    live: Option<ProgressBar>,
+    before: Option<(Instant, Status)>,
+    logged: Logged,
+}
+
+impl Foreground {
+    pub(crate) fn new(args: Args) -> Self {
+        Self {
+            args,
+            live: std::io::stderr().is_terminal().then(live_status),
+            before: None,
+            logged: Logged::default(),
+        }
+    }
+
+    /// Removes the live status.
+    pub(crate) fn end(self) {
+        if let Some(bar) = self.live {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Program for Foreground {
+    fn read_configuration(&self) -> Result<Configuration, String> {
+        read_configuration(&self.args).map_err(|error| error.to_string())
+    }
+
+    fn log(&mut self, line: &str) {
+        match &self.live {
+            Some(bar) => bar.suspend(|| eprintln!("sidestep: {line}")),
+            None => eprintln!("sidestep: {line}"),
+        }
+    }
+
+    fn tick(&mut self, daemon: &Daemon) {
+        let Some(bar) = &self.live else {
+            self.logged.log_changes(daemon.problems());
+            return;
+        };
+        let (now, status) = (Instant::now(), daemon.status());
+        bar.set_message(status_text(&status, self.before.as_ref(), now));
+        self.before = Some((now, status));
+    }
+}
+
+/// Problems at the last checks. The log gets a line when a problem begins and when it is resolved.
+#[derive(Default)]
+struct Logged(BTreeSet<Problem>);
+
+impl Logged {
+    fn log_changes(&mut self, now: &BTreeSet<Problem>) {
+        for new in now.difference(&self.0) {
+            eprintln!("sidestep: {new}");
+        }
+        for old in self.0.difference(now) {
+            eprintln!("sidestep: resolved: {}: {}", old.code, old.sentence);
+        }
+        self.0.clone_from(now);
+    }
+}
+
+fn live_status() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} running {elapsed}\n{msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar
+}
+
+/// Returns a line per port, with packets per second since the last call.
+fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant) -> String {
+    let mut text = String::new();
+    for port in &status.ports {
+        let old =
+            before.and_then(|(_, status)| status.ports.iter().find(|old| old.name == port.name));
+        let seconds = before.map_or(1.0, |(then, _)| now.duration_since(*then).as_secs_f64());
+        let rate = |new: u64, old: Option<u64>| {
+            HumanCount(((new - old.unwrap_or(new).min(new)) as f64 / seconds) as u64).to_string()
+        };
+        let _ = writeln!(
+            text,
+            "  {:<12} in {:>12}/s  forwarded {:>12}/s  punted {:>10}/s  dropped {:>10}/s  out {:>12}/s",
+            port.name,
+            rate(port.received_packets, old.map(|old| old.received_packets)),
+            rate(port.forwarded, old.map(|old| old.forwarded)),
+            rate(port.punted, old.map(|old| old.punted)),
+            rate(port.dropped, old.map(|old| old.dropped)),
+            rate(port.sent_packets, old.map(|old| old.sent_packets)),
+        );
+    }
+    for problem in &status.problems {
+        let _ = writeln!(text, "  {problem}");
+    }
+    text.trim_end().to_owned()
+}

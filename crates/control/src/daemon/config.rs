@@ -1,0 +1,315 @@
+//! The configuration: ports and overlay. It changes as a whole, or not at all.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sidestep_datapath::kernel::ReportRate;
+use sidestep_model::config::entries::{Difference, Entry, difference, entries};
+use sidestep_model::config::{File, Overlay};
+use sidestep_model::node::Node;
+
+use super::names::KnownNames;
+use super::{Daemon, DaemonError, Devices, ports};
+use crate::api::ConfigText;
+use crate::report;
+
+/// A configuration to apply.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// Interface names.
+    pub ports: Vec<String>,
+    /// Everything else.
+    pub file: File,
+}
+
+/// What the daemon needs of the program that runs it.
+pub trait Program {
+    /// Reads the node file again, with the options of the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is invalid.
+    fn read_configuration(&self) -> Result<Configuration, String>;
+
+    /// Writes a line to the log.
+    fn log(&mut self, line: &str);
+
+    /// Called about once per second.
+    fn tick(&mut self, daemon: &Daemon);
+}
+
+/// The previous configuration, while the current one waits for its confirmation.
+pub(super) struct Trial {
+    until: Instant,
+    ports: Vec<String>,
+    own: Overlay,
+    devices: Devices,
+}
+
+/// State of the configuration beside the configuration itself.
+#[derive(Default)]
+pub(super) struct ConfigState {
+    /// The node file; none if the daemon was started without one.
+    pub path: Option<PathBuf>,
+    /// Why the node file could not be applied when it was read last.
+    pub failed: Option<String>,
+    pub trial: Option<Trial>,
+}
+
+impl ConfigState {
+    /// Seconds until an unconfirmed configuration is rolled back.
+    pub fn confirm_within(&self) -> Option<u64> {
+        let left = |trial: &Trial| trial.until.saturating_duration_since(Instant::now());
+        self.trial.as_ref().map(|trial| left(trial).as_secs())
+    }
+}
+
+/// Returns the overlay of a configuration, and the names that it was resolved with.
+///
+/// # Errors
+/// A port cannot be one, or an entry of the file is invalid.
+pub(super) fn resolve<'a>(
+    node: &'a Node,
+    devices: &Devices,
+    mode: ports::Mode,
+    ports: &[String],
+    file: &File,
+) -> Result<(Overlay, KnownNames<'a>), DaemonError> {
+    ports::check(node, mode, ports)?;
+    let names = KnownNames::new(node, devices, ports);
+    Ok((file.overlay(node, &names)?, names))
+}
+
+impl Daemon {
+    /// Changes the overlay and applies it; on an error nothing changes.
+    pub(super) fn change_own(
+        &mut self,
+        change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
+    ) -> Result<Value, String> {
+        let mut own = self.own.clone();
+        change(&mut own, self.node())?;
+        self.exchange(self.options.ports.clone(), own)?;
+        Ok(Value::Null)
+    }
+
+    /// Replaces ports and overlay, all or nothing. What both configurations have is not touched.
+    fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
+        let own = std::mem::replace(&mut self.own, own);
+        let ports = std::mem::replace(&mut self.options.ports, ports);
+        // Tables first, so that an attached program finds them filled.
+        if let Err(error) = self.recompile_after_grace(Some(&own)) {
+            self.own = own;
+            self.options.ports = ports;
+            self.apply_overlay();
+            return Err(error.to_string());
+        }
+        if self.options.ports != ports {
+            self.attach_ports();
+            let is_new = |name: &&String| !ports.contains(name);
+            let mut refused = self.options.ports.iter().filter(is_new);
+            let refused = refused.find_map(|name| Some((name, self.refused.get(name)?)));
+            if let Some((name, why)) = refused {
+                let error = format!("port {name}: {why}");
+                self.own = own;
+                self.options.ports = ports;
+                self.problem = self.recompile(None).err().map(|error| error.to_string());
+                self.attach_ports();
+                return Err(error);
+            }
+        }
+        self.apply_rates(&own);
+        self.track_devices();
+        Ok(())
+    }
+
+    /// Applies the rates that are not in the tables.
+    fn apply_rates(&mut self, before: &Overlay) {
+        if self.own.oam_rate != before.oam_rate {
+            self.limit_copies();
+        }
+        let rate = fragment_rate(&self.own);
+        if rate != fragment_rate(before) {
+            self.kernel.limit_oversized(rate);
+            self.fragmenter.set_rate(rate);
+        }
+    }
+
+    fn resolve(&self, config: &Configuration) -> Result<(Overlay, KnownNames<'_>), String> {
+        let (node, mode) = (self.mirror.node(), self.options.mode);
+        resolve(node, &self.devices, mode, &config.ports, &config.file)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Applies a configuration as a whole. Returns what changed.
+    fn replace(&mut self, config: Configuration) -> Result<Difference, String> {
+        let (own, names) = self.resolve(&config)?;
+        let before = (&self.options.ports[..], &self.own);
+        let difference = difference(before, (&config.ports, &own), &names);
+        self.devices.extend(names.into_absent());
+        self.exchange(config.ports, own)?;
+        Ok(difference)
+    }
+
+    /// Entries of the running configuration.
+    pub(super) fn config_entries(&self) -> Vec<Entry> {
+        let names = KnownNames::new(self.mirror.node(), &self.devices, &self.options.ports);
+        entries(&self.options.ports, &self.own, &names)
+    }
+
+    /// Parses a node file of a client. Without the key `ports`, the ports stay. Without a secret, a
+    /// key of HMAC keeps the running one.
+    fn parse_config(&self, text: &ConfigText) -> Result<Configuration, String> {
+        let mut file = File::parse(&text.text).map_err(|error| error.to_string())?;
+        file.add_secrets(&text.secrets(), &self.own.hmac_keys);
+        let ports = if file.has_ports() {
+            file.port_names().map(str::to_owned).collect()
+        } else {
+            self.options.ports.clone()
+        };
+        Ok(Configuration { ports, file })
+    }
+
+    /// `config diff`.
+    pub(super) fn config_difference(&self, text: &ConfigText) -> Result<Difference, String> {
+        let config = self.parse_config(text)?;
+        let (own, names) = self.resolve(&config)?;
+        let before = (&self.options.ports[..], &self.own);
+        Ok(difference(before, (&config.ports, &own), &names))
+    }
+
+    /// `config apply`.
+    pub(super) fn apply_config(
+        &mut self,
+        text: &ConfigText,
+        confirm: Option<u32>,
+    ) -> Result<Difference, String> {
+        self.no_trial()?;
+        let config = self.parse_config(text)?;
+        let before = (self.options.ports.clone(), self.own.clone());
+        let devices = self.devices.clone();
+        let difference = self.replace(config)?;
+        self.config.failed = None;
+        if !difference.is_empty() {
+            self.config.trial = confirm.map(|seconds| Trial {
+                until: Instant::now() + Duration::from_secs(seconds.into()),
+                ports: before.0,
+                own: before.1,
+                devices,
+            });
+        }
+        Ok(difference)
+    }
+
+    /// `config confirm`.
+    pub(super) fn confirm_config(&mut self) -> Result<Value, String> {
+        match self.config.trial.take() {
+            Some(_) => Ok(Value::Null),
+            None => Err("no configuration waits for a confirmation".into()),
+        }
+    }
+
+    fn no_trial(&self) -> Result<(), String> {
+        match self.config.confirm_within() {
+            Some(seconds) => Err(format!(
+                "the last `config apply` waits for `sidestep config confirm`, or is rolled back in \
+                 {seconds} s"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Restores the previous configuration if the confirmation did not come in time.
+    pub(super) fn end_trial(&mut self, program: &mut dyn Program) {
+        let is_over = |trial: &mut Trial| Instant::now() >= trial.until;
+        let Some(mut trial) = self.config.trial.take_if(is_over) else {
+            return;
+        };
+        // Interfaces may have been recreated since.
+        trial.devices.track(&mut trial.own, self.mirror.node());
+        self.devices.extend(trial.devices.into_names());
+        match self.exchange(trial.ports, trial.own) {
+            Ok(()) => program.log("the configuration was not confirmed: the previous one is back"),
+            Err(error) => {
+                let error = format!("the previous configuration could not be restored: {error}");
+                program.log(&error);
+                self.config.failed = Some(error);
+            }
+        }
+    }
+
+    /// Reads the node file again and applies it. Returns what changed.
+    pub(super) fn reload(&mut self, program: &mut dyn Program) -> Result<Difference, String> {
+        let result = self.read_again(program);
+        match &result {
+            Ok(difference) => {
+                self.config.failed = None;
+                let (removed, added) = (difference.removed.len(), difference.added.len());
+                program.log(&format!(
+                    "reload: {removed} entries removed, {added} entries added"
+                ));
+                for line in difference.lines() {
+                    program.log(&line);
+                }
+            }
+            Err(error) => {
+                program.log(&format!("reload: {error}; nothing changes"));
+                self.config.failed = Some(error.clone());
+            }
+        }
+        result
+    }
+
+    fn read_again(&mut self, program: &dyn Program) -> Result<Difference, String> {
+        let path = self.config.path.clone().ok_or(
+            "the daemon was started without `--config FILE`: there is no file to read again (see \
+             `sidestep config apply`)",
+        )?;
+        self.no_trial()?;
+        // Its errors name the file.
+        let config = program.read_configuration()?;
+        self.replace(config)
+            .map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// `port add`. Returns whether the interface exists.
+    pub(super) fn add_port(&mut self, name: &str) -> Result<report::AddedPort, String> {
+        let mut ports = self.options.ports.clone();
+        if ports.iter().any(|port| port == name) {
+            return Err(format!("port {name}: exists already"));
+        }
+        ports.push(name.to_owned());
+        let (node, mode) = (self.mirror.node(), self.options.mode);
+        ports::check(node, mode, &ports).map_err(|error| error.to_string())?;
+        self.exchange(ports, self.own.clone())?;
+        let port = self.attached.get(name);
+        Ok(report::AddedPort {
+            target: port.map(|port| port.target.name().into()),
+        })
+    }
+
+    /// `port del`.
+    pub(super) fn del_port(&mut self, name: &str) -> Result<Value, String> {
+        let mut ports = self.options.ports.clone();
+        ports.retain(|port| port != name);
+        if ports == self.options.ports {
+            let ports = ports.join(", ");
+            return Err(format!("port {name}: no such port; the ports are {ports}"));
+        }
+        if ports.is_empty() {
+            return Err(format!(
+                "port {name}: it is the last port; `sidestep stop` detaches it"
+            ));
+        }
+        self.exchange(ports, self.own.clone())?;
+        Ok(Value::Null)
+    }
+}
+
+/// Rate limit for packets sent in fragments.
+pub(super) fn fragment_rate(own: &Overlay) -> ReportRate {
+    let default = ReportRate::default();
+    ReportRate {
+        per_second: own.fragment_rate.unwrap_or(default.per_second),
+        burst: own.fragment_burst.unwrap_or(default.burst),
+    }
+}
