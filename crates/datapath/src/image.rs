@@ -114,6 +114,9 @@ impl Image {
 /// in.
 pub const VIEWS: u32 = sidestep_fib::layout::VIEWS as u32;
 
+/// View without prefixes. The compiler never assigns it.
+pub const EMPTY_VIEW: ViewId = ViewId(VIEWS - 1);
+
 /// Sizes of the tables: the product's limits, which `sidestep show limits` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

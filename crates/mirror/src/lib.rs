@@ -45,7 +45,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::RouteKey;
+use sidestep_model::route::{NextHop, RouteKey};
 
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
@@ -70,6 +70,15 @@ const DELAY_MAX: Duration = Duration::from_secs(1);
 /// Number of resyncs without a delay. A longer sequence means that the kernel changes as fast as
 /// the mirror reads it.
 const RESYNCS_AT_ONCE: u32 = 4;
+
+/// A way that packets must no longer take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Retired {
+    /// A next hop that a nexthop object with many routes has lost.
+    NextHop(NextHop),
+    /// A link that went down.
+    Link(IfIndex),
+}
 
 /// Changes that [`Mirror::process`] made to the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,7 +236,19 @@ impl Mirror {
     /// If a socket fails or the kernel refuses a request. The node keeps its old content, and the
     /// next call tries again.
     pub fn process(&mut self) -> Result<Changes, MirrorError> {
-        let resynced = self.drain()? && self.resync()?;
+        self.process_with(&mut |_| {})
+    }
+
+    /// Like [`Mirror::process`]. Calls `retire` for a change of many routes as soon as the mirror
+    /// has read its notification, before it changes these routes.
+    ///
+    /// # Errors
+    /// As for [`Mirror::process`].
+    pub fn process_with(
+        &mut self,
+        retire: &mut dyn FnMut(Retired),
+    ) -> Result<Changes, MirrorError> {
+        let resynced = self.drain(retire)? && self.resync(retire)?;
         Ok(Changes {
             resynced,
             ..self.state.take_changes()
@@ -243,7 +264,7 @@ impl Mirror {
     }
 
     /// Resyncs stale state if the backoff time has passed. Returns true if nothing is stale then.
-    fn resync(&mut self) -> Result<bool, MirrorError> {
+    fn resync(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
         self.state.check_dump();
         if self.state.stale.is_empty() {
             self.backoff.reset();
@@ -253,15 +274,15 @@ impl Mirror {
         if self.backoff.next.is_some_and(|next| began < next) {
             return Ok(false);
         }
-        let read = self.read_stale();
+        let read = self.read_stale(retire);
         self.backoff.record(began);
         read
     }
 
-    fn read_stale(&mut self) -> Result<bool, MirrorError> {
+    fn read_stale(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
         self.kernel.settle()?;
         // Earlier notifications are older than the following dump; later ones are newer.
-        if !self.drain()? {
+        if !self.drain(retire)? {
             return Ok(false);
         }
         let stale = self.state.stale.clone();
@@ -271,7 +292,7 @@ impl Mirror {
         } else {
             self.state.refresh(&stale, &mut self.kernel)?;
         }
-        if self.drain()? {
+        if self.drain(retire)? {
             self.state.check_dump();
         }
         Ok(stale.everything)
@@ -295,7 +316,7 @@ impl Mirror {
     }
 
     /// Reads all pending notifications. Returns false if there may be more.
-    fn drain(&mut self) -> Result<bool, MirrorError> {
+    fn drain(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
         let mut budget = DATAGRAMS;
         loop {
             match self.route_events.receive()? {
@@ -303,6 +324,7 @@ impl Mirror {
                     for message in messages(datagram) {
                         self.state.apply(&message);
                     }
+                    self.state.retired.drain(..).for_each(&mut *retire);
                 }
                 // The kernel reports one error and drops notifications until the queue is empty.
                 // Empty the queue first, and then read everything again.

@@ -60,6 +60,11 @@ pub(crate) struct AllSettings {
 }
 
 impl LinkState {
+    /// Whether the link is up and has a carrier.
+    pub fn is_running(&self) -> bool {
+        self.flags & libc::IFF_UP != 0 && self.flags & libc::IFF_LOWER_UP != 0
+    }
+
     /// Returns the link of the model. `xdp_features` are the driver's features from the `netdev`
     /// family, if it reports them.
     pub fn link(&self, all: &AllSettings, xdp_features: Option<u64>) -> Link {
@@ -74,7 +79,7 @@ impl LinkState {
             mtu: self.mtu,
             kind: self.kind.clone(),
             master: self.master,
-            up: self.flags & libc::IFF_UP != 0 && self.flags & libc::IFF_LOWER_UP != 0,
+            up: self.is_running(),
             ipv6_disabled: self.settings.v6.is_some_and(|v6| v6.disabled != 0),
             // net/ipv6/exthdrs.c ipv6_srh_rcv: the smaller of the two, and not 0.
             seg6_enabled: v6.is_some_and(|v6| v6.seg6_enabled.min(all.seg6_enabled) != 0),

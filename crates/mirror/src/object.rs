@@ -127,6 +127,12 @@ impl Objects {
         }
     }
 
+    /// Returns the next hops of these objects.
+    pub fn hops(&self, ids: &[u32]) -> Vec<NextHop> {
+        let hops = ids.iter().filter_map(|id| self.next_hops(*id));
+        hops.flatten().collect()
+    }
+
     /// Returns the next hops of an object, or none if packets are dropped.
     fn next_hops(&self, id: u32) -> Option<Vec<NextHop>> {
         let alone = [(id, 1)];

@@ -149,6 +149,11 @@ impl RouteTable {
         node.routes.values().any(&accepts) || self.shared.values().flatten().any(&accepts)
     }
 
+    /// Returns the number of routes that refer to this nexthop object.
+    pub fn count_users(&self, object: u32) -> usize {
+        self.users.get(&object).map_or(0, BTreeSet::len)
+    }
+
     /// Returns whether any route refers to this nexthop object.
     pub fn refer_to(&self, object: u32) -> bool {
         self.users.contains_key(&object)

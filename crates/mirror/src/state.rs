@@ -6,9 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::{Family, Route, RouteKey};
+use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
-use crate::Changes;
 use crate::address::{self, Address};
 use crate::error::MirrorError;
 use crate::genl::DeviceEvent;
@@ -22,6 +21,7 @@ use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
 use crate::rule;
 use crate::stale::Stale;
 use crate::wire::Message;
+use crate::{Changes, Retired};
 
 /// All mirrored state.
 #[derive(Debug, Default)]
@@ -44,10 +44,16 @@ pub(crate) struct State {
     dump6: Dump6,
     /// Nexthop objects whose routes are not resolved again yet.
     changed_objects: BTreeSet<u32>,
+    /// Next hops and links that many routes have lost, for [`crate::Mirror::process_with`].
+    pub retired: Vec<Retired>,
     changed_routes: BTreeSet<RouteKey>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     changed_other: bool,
 }
+
+/// Number of routes of a nexthop object from which on its change is announced before the routes are
+/// changed. Fewer routes change faster.
+const MANY: usize = 256;
 
 /// State of the last dump of IPv6 routes.
 ///
@@ -318,6 +324,22 @@ impl State {
     /// `nexthop_compat_mode` 0.
     fn object(&mut self, object: Object, present: bool) {
         let id = object.id;
+        let affected: Vec<u32> = self.objects.with(id).collect();
+        let users: usize = affected.iter().map(|it| self.routes.count_users(*it)).sum();
+        let before = match users {
+            MANY.. => self.objects.hops(&affected),
+            _ => Vec::new(),
+        };
+        self.change_object(object, present);
+        let after = self.objects.hops(&affected);
+        let way = |hop: &NextHop| (hop.dev, hop.via, hop.encap.clone());
+        let leads_there = |hop: &NextHop| after.iter().any(|it| way(it) == way(hop));
+        let gone = before.into_iter().filter(|hop| !leads_there(hop));
+        self.retired.extend(gone.map(Retired::NextHop));
+    }
+
+    fn change_object(&mut self, object: Object, present: bool) {
+        let id = object.id;
         if !present {
             // The routes go with it.
             let users = self.objects.with(id).filter(|it| self.routes.refer_to(*it));
@@ -343,6 +365,10 @@ impl State {
         // its VRF, and use its MTU.
         let silent = |link: &LinkState| (link.flags, link.master, link.mtu);
         let before = self.links.get(&ifindex).map(silent);
+        let was_up = self.links.get(&ifindex).is_some_and(LinkState::is_running);
+        if was_up && !state.is_running() {
+            self.retired.push(Retired::Link(ifindex));
+        }
         if before != Some(silent(&state)) {
             self.stale.links.insert(ifindex);
         }

@@ -1,15 +1,20 @@
 //! The form of the kernel's configuration as FRR writes it: SIDs and segment lists in nexthop objects, link-local
 //! adjacencies, and `seg6_enabled` left alone.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::{FrameSocket, Napi};
 
 use crate::support::frames::{ROUTING, destination6, ethernet, ipv6, srh, udp};
-use crate::support::{HOSTS, PORTS, ROUTER, Star, begin, eventually, explain, printed, report};
+use crate::support::{
+    HOSTS, PORTS, ROUTER, Star, begin, eventually, explain, modes, printed, report,
+};
 
 /// Next Header of an IPv6 packet.
 const IPV6: u8 = 41;
@@ -182,4 +187,128 @@ fn routes_follow_nexthop_objects_that_the_kernel_names_alone() {
     eventually("no route", || {
         (explain(star.router(), "eth0", &to_far(&star)).0 == "punt").then_some(())
     });
+}
+
+/// Number of routes that share one nexthop object.
+const ROUTES: usize = 20_000;
+/// Marks the packets of a sequence.
+const MARK: [u8; 4] = *b"way!";
+
+/// Adds the sequence numbers of the packets that a host has received.
+fn receive(socket: &FrameSocket, numbers: &mut BTreeSet<u32>) {
+    while let Some(frame) = socket.receive(Duration::ZERO).expect("receive") {
+        let Some((head, number)) = frame.split_last_chunk::<4>() else {
+            continue;
+        };
+        if head.ends_with(&MARK) {
+            numbers.insert(u32::from_be_bytes(*number));
+        }
+    }
+}
+
+/// Changes the router while a packet is sent every millisecond to host `b` or `c`. Returns how long
+/// after the change the last packet was sent that did not arrive at `c`, and the number of packets
+/// that arrived nowhere.
+fn switched_after(star: &Star, change: &str) -> (Duration, usize) {
+    let [a, b, c] = ["a", "b", "c"].map(|host| star.socket(host));
+    let (mut sent, mut old_way, mut new_way) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let mut changed = None;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        if changed.is_none() && begun.elapsed() > Duration::from_millis(200) {
+            star.ip().run(change);
+            changed = Some(Instant::now());
+        }
+        let number = sent.len() as u32;
+        let data = [MARK, number.to_be_bytes()].concat();
+        // Different destinations use both members of a group.
+        let to = address(&format!("2001:db8:5:{:x}::1", number & 0xff));
+        let packet = udp(address("fc00:a::2").into(), to.into(), 64, &data);
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+        sent.push(Instant::now());
+        a.send(&frame).expect("send");
+        thread::sleep(Duration::from_millis(1));
+        receive(&b, &mut old_way);
+        receive(&c, &mut new_way);
+    }
+    let changed = changed.expect("within the time");
+    thread::sleep(Duration::from_millis(100));
+    receive(&b, &mut old_way);
+    receive(&c, &mut new_way);
+    assert!(!old_way.is_empty(), "no packet took the old way");
+    let other = |number: &u32| !new_way.contains(number);
+    let others: Vec<u32> = (0..sent.len() as u32).filter(other).collect();
+    let lost = others.iter().filter(|number| !old_way.contains(*number));
+    let final_one = *others.last().expect("packets before the change");
+    let after = sent[final_one as usize].saturating_duration_since(changed);
+    (after, lost.count())
+}
+
+/// Changes of the way to `b` with nexthop object 3, which many routes share. Each is a name, the
+/// preparation, the change, and the number of packets that may be lost.
+const CHANGES: [(&str, &[&str], &str, usize); 4] = [
+    (
+        "an object is replaced",
+        &["nexthop add id 3 via fc00:b::2 dev eth1"],
+        "nexthop replace id 3 via fc00:c::2 dev eth2",
+        0,
+    ),
+    (
+        "an object with a segment list is replaced",
+        &["nexthop add id 3 encap seg6 mode encap segs fc00:2::e via fc00:b::2 dev eth1"],
+        "nexthop replace id 3 encap seg6 mode encap segs fc00:3::e via fc00:c::2 dev eth2",
+        0,
+    ),
+    (
+        "a member of a group is deleted",
+        &[
+            "nexthop add id 1 via fc00:b::2 dev eth1",
+            "nexthop add id 2 via fc00:c::2 dev eth2",
+            "nexthop add id 3 group 1/2",
+        ],
+        "nexthop del id 1",
+        0,
+    ),
+    // Packets that are sent to the device while it goes down are lost in Linux, too.
+    (
+        "a link goes down",
+        &[
+            "nexthop add id 1 via fc00:b::2 dev eth1",
+            "nexthop add id 2 via fc00:c::2 dev eth2",
+            "nexthop add id 3 group 1/2",
+        ],
+        "link set eth1 down",
+        50,
+    ),
+];
+
+#[test]
+fn packets_leave_a_retired_way_before_its_routes_have_changed() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let mut failures = Vec::new();
+    for mode in modes(&["tc", "xdp"]) {
+        for (what, objects, change, may_be_lost) in CHANGES {
+            let star = Star::new("livefrrswitch");
+            let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
+            star.ip().all(objects.iter().copied());
+            star.ip().all([
+                "route add fc00:2::/32 via fc00:b::2 dev eth1",
+                "route add fc00:3::/32 via fc00:c::2 dev eth2",
+            ]);
+            let prefix = |n: usize| format!("2001:db8:{:x}:{:x}::/64", n >> 8, n & 0xff);
+            let routes: Vec<_> = (0..ROUTES)
+                .map(|n| format!("route add {} nhid 3", prefix(n)))
+                .collect();
+            star.ip().all(routes.iter().map(String::as_str));
+            let _daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);
+            let (after, lost) = switched_after(&star, change);
+            println!("{mode}, {what}: {after:?}, {lost} packets lost");
+            if after >= Duration::from_millis(50) || lost > may_be_lost {
+                failures.push((mode, what, after, lost));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:?}");
 }

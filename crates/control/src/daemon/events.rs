@@ -65,7 +65,10 @@ impl Daemon {
             self.send_copies();
             self.send_fragments();
             self.replies.flush(Instant::now());
-            let notified = self.mirror.process().unwrap_or_else(|error| {
+            let (suspended, compiled, kernel) = (&mut self.suspended, &self.compiled, &self.kernel);
+            let mut retire = |retired| suspended.add(&retired, compiled, kernel);
+            let notified = self.mirror.process_with(&mut retire);
+            let notified = notified.unwrap_or_else(|error| {
                 self.problem = Some(error.to_string());
                 Changes::default()
             });
@@ -89,6 +92,9 @@ impl Daemon {
             if all || !notified.is_empty() {
                 self.on_change(&notified, all);
                 retry_due = now + RETRY;
+            }
+            if self.problem.is_none() && self.mirror.due().is_none() {
+                self.suspended.resume(&self.compiled, &self.kernel);
             }
             if now >= neighbors_due {
                 neighbors_due = now + neighbors::PERIOD;

@@ -22,6 +22,7 @@ mod ports;
 mod problems;
 mod replies;
 mod reports;
+mod suspended;
 mod tables;
 mod trace;
 
@@ -51,6 +52,7 @@ pub use self::config::{Configuration, Program};
 pub use self::left::{left, remove_left};
 pub use self::ports::Mode;
 pub(crate) use self::ports::choose;
+use self::suspended::Suspended;
 use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
@@ -198,6 +200,7 @@ pub struct Daemon {
     compilations: u64,
     /// Number of resyncs.
     resyncs: u64,
+    suspended: Suspended,
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     replies: Replies,
@@ -290,6 +293,7 @@ impl Daemon {
             refit_due: Instant::now(),
             compilations: 0,
             resyncs: 0,
+            suspended: Suspended::default(),
             preparing: None,
             tracing: None,
             replies: Replies::default(),

@@ -25,6 +25,7 @@ mod program_time;
 mod report;
 #[cfg(test)]
 mod scratch;
+mod suspend;
 mod sys;
 mod test_run;
 mod trace;
