@@ -129,56 +129,56 @@ INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payl
 }
 
 /*
- * H.Insert: moves the `moved` bytes in front of the place of the SRH from offset `from` to
- * ETH_LENGTH. These are the IPv6 header and a Hop-by-Hop header.
+ * H.Insert: moves the Hop-by-Hop header behind the IPv6 header at offset `from` to its new place.
+ * `moved` is the length of both. Returns the Next Header field of the moved header.
  */
-INLINE int rewrite_move(ENV *e, __u32 from, __u32 moved)
+INLINE __u8 *rewrite_move_options(ENV *e, __u32 from, __u32 moved)
 {
-	const __u8 *in = env_bytes(e, from, IPV6_LENGTH);
-	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
-
-	if (!in || !out)
-		return -1;
-	for (int i = 0; i < IPV6_LENGTH; i += 8)
-		store64(out + i, load64(in + i));
-	if (likely(moved == IPV6_LENGTH))
-		return 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = IPV6_LENGTH / 8; i < REWRITE_MOVED_UNITS; i++) {
+		const __u8 *in = env_bytes(e, from + i * 8, 8);
+		__u8 *out = env_bytes(e, ETH_LENGTH + i * 8, 8);
+
 		if (i * 8 >= moved)
 			break;
-		in = env_bytes(e, from + i * 8, 8);
-		out = env_bytes(e, ETH_LENGTH + i * 8, 8);
 		if (!in || !out)
-			return -1;
+			return NULL;
 		store64(out, load64(in));
 	}
-	return 0;
+	return env_bytes(e, ETH_LENGTH + IPV6_LENGTH, 1);
 }
 
 /*
- * H.Insert: writes the SRH behind the `moved` bytes at ETH_LENGTH. `original` becomes Segment
- * List[0].
+ * H.Insert: moves the `moved` bytes in front of the place of the SRH from offset `from` to
+ * ETH_LENGTH, and writes the SRH behind them. They are the IPv6 header and a Hop-by-Hop header.
+ * `original` becomes Segment List[0].
  */
-INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, __u32 moved,
+INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, __u32 from, __u32 moved,
 			  struct address original)
 {
-	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH), *link = out;
+	const __u8 *in = env_bytes(e, from, IPV6_LENGTH);
+	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH), *link;
 	__u32 srh = ETH_LENGTH + moved;
+	__u16 payload;
 	__u8 proto;
 
-	if (!out)
+	if (!in || !out)
 		return -1;
-	link += IPV6_NEXT_HEADER;
-	store16(out + IPV6_PAYLOAD_LENGTH,
-		be16(be16(load16(out + IPV6_PAYLOAD_LENGTH)) + policy->length));
-	store_address(out + IPV6_DESTINATION, load_address(policy->first));
+	/* The new place may overlap the old one: the bytes move in order. */
+	payload = be16(load16(in + IPV6_PAYLOAD_LENGTH));
+	proto = in[IPV6_NEXT_HEADER];
+	link = out + IPV6_NEXT_HEADER;
+	for (int i = 0; i < IPV6_DESTINATION; i += 8)
+		store64(out + i, load64(in + i));
+	store16(out + IPV6_PAYLOAD_LENGTH, be16(payload + policy->length));
 	if (unlikely(moved != IPV6_LENGTH)) {
-		link = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, 1);
-		if (!link)
+		link = rewrite_move_options(e, from, moved);
+		out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+		if (!link || !out)
 			return -1;
+		proto = *link;
 	}
-	proto = *link;
+	store_address(out + IPV6_DESTINATION, load_address(policy->first));
 	*link = PROTO_ROUTING;
 	out = env_bytes(e, srh, SRH_SEGMENTS + SEGMENT_LENGTH);
 	if (!out)
@@ -476,8 +476,7 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 		if (rewrite_restore(e, p, f->payload, f->traffic_class, f->flow_label) < 0)
 			return -1;
 	} else if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
-		if (rewrite_move(e, at, f->moved) < 0 ||
-		    rewrite_insert(e, policy, f->moved, p->inserted) < 0)
+		if (rewrite_insert(e, policy, at, f->moved, p->inserted) < 0)
 			return -1;
 		at = ETH_LENGTH;
 	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class,
