@@ -27,9 +27,9 @@ pub struct Args {
     /// Check the ports and routes of a node file (YAML) instead of those of the daemon
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Hook at which the named ports would attach
-    #[arg(long, value_enum, default_value = "auto")]
-    pub mode: ModeWord,
+    /// Hook at which the named ports would attach [default: auto]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeWord>,
     /// Directory on a BPF file system for pins
     #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
     pub pin_root: PathBuf,
@@ -125,7 +125,11 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
     let config = read_config(args.config.as_deref())?;
     let plan = Plan {
         ports: ports_of(&args.ports, &config)?,
-        mode: args.mode.into(),
+        mode: args
+            .mode
+            .map(Into::into)
+            .or(config.mode())
+            .unwrap_or_default(),
         config,
         pin_root: args.pin_root.clone(),
     };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sidestep_datapath::Limits;
 use sidestep_model::ConfigError;
 use sidestep_model::config::File;
 use sidestep_model::node::Node;
@@ -66,6 +67,8 @@ fn read_with(
     };
     let text = std::fs::read_to_string(path).map_err(read)?;
     let mut file = File::parse(&text).map_err(|source| wrong(path, source))?;
+    file.limits(|table, size| Limits::default().set(table, size))
+        .map_err(|source| wrong(path, source))?;
     if file.holds_secrets() {
         check(&std::fs::metadata(path).map_err(read)?).map_err(|why| NodeFileError::Readable {
             path: path.into(),

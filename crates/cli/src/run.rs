@@ -18,7 +18,7 @@ use sidestep_control::daemon::{
 };
 use sidestep_control::report;
 use sidestep_datapath::Limits;
-use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
+use sidestep_datapath::kernel::{Origin, PIN_ROOT};
 use sidestep_model::config;
 use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
@@ -44,24 +44,24 @@ pub struct Args {
     /// have
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Hook at which the ports attach
-    #[arg(long, value_enum, default_value = "auto")]
-    pub mode: ModeWord,
+    /// Hook at which the ports attach [default: auto]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeWord>,
     /// Set the size of a table, by its name in `show limits` (prefixes=2000000); can be repeated
     #[arg(long, value_name = "TABLE=N", value_parser = limit)]
-    pub limit: Vec<(Resize, u32)>,
+    pub limit: Vec<(String, u32)>,
     /// Directory on a BPF file system where programs and tables are pinned
     #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
     pub pin_root: PathBuf,
     /// Receive buffer for netlink notifications, in bytes; tests make it overflow
     #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
     pub receive_buffer: usize,
-    /// Rate limit for ICMP errors, per second and port; 0 disables them
-    #[arg(long, value_name = "N", default_value_t = ReportRate::default().per_second)]
-    pub icmp_rate: u32,
-    /// Burst size for --icmp-rate, in messages
-    #[arg(long, value_name = "N", default_value_t = ReportRate::default().burst)]
-    pub icmp_burst: u32,
+    /// Rate limit for ICMP errors, per second and port; 0 disables them [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub icmp_rate: Option<u32>,
+    /// Burst size for --icmp-rate, in messages [default: 50]
+    #[arg(long, value_name = "N")]
+    pub icmp_burst: Option<u32>,
     /// SRH with Segments Left > 0 at a local address that is not a SID: drop (RFC 8754 4.3.2), or
     /// linux, which forwards it [default: drop]
     #[arg(long, value_name = "drop|linux")]
@@ -117,34 +117,13 @@ impl From<ModeWord> for Mode {
     }
 }
 
-/// Accessor for the size of one table.
-pub type Resize = fn(&mut Limits) -> &mut u32;
-
 /// Parses `TABLE=N`.
-fn limit(word: &str) -> Result<(Resize, u32), String> {
-    const TABLES: [(&str, Resize); 6] = [
-        ("prefixes", |limits| &mut limits.fib),
-        ("routes", |limits| &mut limits.routes),
-        ("groups", |limits| &mut limits.groups),
-        ("adjacencies", |limits| &mut limits.adjacencies),
-        ("policies", |limits| &mut limits.policies),
-        ("route-counters", |limits| &mut limits.route_counters),
-    ];
-    let (name, value) = word.split_once('=').ok_or("expected TABLE=N")?;
-    let found = TABLES.iter().find(|(table, _)| *table == name);
-    let (_, table) = found.ok_or_else(|| {
-        let names = TABLES.map(|(name, _)| name);
-        format!("no such table; the tables are {}", names.join(", "))
-    })?;
-    // With a larger value, the size of a map in bytes overflows.
-    let value = value
-        .parse()
-        .ok()
-        .filter(|value| (2..=1 << 24).contains(value));
-    Ok((
-        *table,
-        value.ok_or("the size must be a number from 2 to 16777216")?,
-    ))
+fn limit(word: &str) -> Result<(String, u32), String> {
+    let (name, size) = word.split_once('=').ok_or("expected TABLE=N")?;
+    // 0 is no size.
+    let size = size.parse().unwrap_or(0);
+    Limits::default().set(name, size)?;
+    Ok((name.to_owned(), size))
 }
 
 /// Parses the name of a group, or its number.
@@ -165,6 +144,13 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.encap_lookup_main |= args.encap_lookup_main;
     config.ipv4_too_big = args.ipv4_too_big.or(config.ipv4_too_big);
     config.fragment_rate = args.fragment_rate.or(config.fragment_rate);
+    if args.mode.is_some() {
+        config.mode = None;
+    }
+    let is_given = |table: &String| args.limit.iter().any(|(given, _)| given == table);
+    config.limits.retain(|table, _| !is_given(table));
+    config.icmp_rate = args.icmp_rate.or(config.icmp_rate);
+    config.icmp_burst = args.icmp_burst.or(config.icmp_burst);
     config.fragment_burst = args.fragment_burst.or(config.fragment_burst);
 }
 
@@ -205,21 +191,22 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     // A reload reads the same file, wherever the process is then.
     let config_path = args.config.as_ref().map(std::path::absolute).transpose()?;
     let mut limits = Limits::default();
+    file.limits(|table, size| limits.set(table, size))?;
     for (table, size) in &args.limit {
-        *table(&mut limits) = *size;
+        limits.set(table, *size)?;
     }
     let options = Options {
         ports,
-        mode: args.mode.into(),
+        mode: args
+            .mode
+            .map(Mode::from)
+            .or(file.mode())
+            .unwrap_or_default(),
         config: file,
         config_path: config_path.clone(),
         limits,
         pin_root: args.pin_root.clone(),
         receive_buffer: args.receive_buffer,
-        icmp_rate: ReportRate {
-            per_second: args.icmp_rate,
-            burst: args.icmp_burst,
-        },
         group: args.group,
         version: VERSION,
         arguments: arguments(std::env::args(), &args.ports),

@@ -134,6 +134,46 @@ pub struct Limits {
     pub route_counters: u32,
 }
 
+impl Limits {
+    /// Names of the tables whose size can be set.
+    pub const TABLES: [&str; 6] = [
+        "prefixes",
+        "routes",
+        "groups",
+        "adjacencies",
+        "policies",
+        "route-counters",
+    ];
+
+    /// Returns the size of the table with this name.
+    pub fn table(&mut self, name: &str) -> Option<&mut u32> {
+        Some(match name {
+            "prefixes" => &mut self.fib,
+            "routes" => &mut self.routes,
+            "groups" => &mut self.groups,
+            "adjacencies" => &mut self.adjacencies,
+            "policies" => &mut self.policies,
+            "route-counters" => &mut self.route_counters,
+            _ => return None,
+        })
+    }
+
+    /// Sets the size of a table.
+    ///
+    /// # Errors
+    /// The name is unknown, or the table cannot have this size.
+    pub fn set(&mut self, name: &str, size: u32) -> Result<(), String> {
+        // With a larger value, the size of a map in bytes overflows.
+        if !(2..=1 << 24).contains(&size) {
+            return Err("the size must be a number from 2 to 16777216".into());
+        }
+        let tables = || Self::TABLES.join(", ");
+        let no_table = || format!("no such table; the tables are {}", tables());
+        *self.table(name).ok_or_else(no_table)? = size;
+        Ok(())
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

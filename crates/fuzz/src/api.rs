@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sidestep_control::api::{Noun, Request, VERSION, Verb, parse_request};
+use sidestep_control::api::{ConfigText, Noun, Request, VERSION, Verb, parse_request};
 use sidestep_model::config::{File, read_own_route};
 use sidestep_model::grammar::{Context, Words};
 use sidestep_model::node::Node;
@@ -40,6 +40,15 @@ impl Target for Api {
         add("oam".into(), &Request::SetOam { rate: 100 });
         add("listen".into(), &Request::ListenOam);
         add("stop".into(), &Request::Stop);
+        add("config".into(), &Request::ShowConfig);
+        let config = ConfigText {
+            text: "ports: [eth0]\n".into(),
+            secrets: BTreeMap::new(),
+        };
+        let confirm = Some(60);
+        add("apply".into(), &Request::ApplyConfig { config, confirm });
+        let name = "eth2".to_owned();
+        add("port".into(), &Request::AddPort { name });
         let explain = Request::Explain {
             port: "eth0".into(),
             frame: "0200".into(),

@@ -25,6 +25,10 @@
 //! ipv4_too_big: fragment
 //! fragment_rate: 1000
 //! fragment_burst: 50
+//! icmp_rate: 1000
+//! icmp_burst: 50
+//! mode: auto
+//! limits: {prefixes: 2000000}
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -42,7 +46,7 @@ use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{Policies, Policy, is_steering};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
-use crate::settings::{Ipv4TooBig, LocalSrh, Settings};
+use crate::settings::{Ipv4TooBig, LocalSrh, Mode, Settings};
 use crate::vlan::VlanTables;
 
 pub mod entries;
@@ -97,6 +101,14 @@ pub struct File {
     pub fragment_rate: Option<u32>,
     /// `sidestep run --fragment-burst`.
     pub fragment_burst: Option<u32>,
+    /// `sidestep run --icmp-rate`.
+    pub icmp_rate: Option<u32>,
+    /// `sidestep run --icmp-burst`.
+    pub icmp_burst: Option<u32>,
+    /// `sidestep run --mode`. It does not change while the daemon runs.
+    pub mode: Option<Spanned<Mode>>,
+    /// `sidestep run --limit`. They do not change while the daemon runs.
+    pub limits: BTreeMap<String, Spanned<u32>>,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -129,6 +141,10 @@ pub struct Overlay {
     pub fragment_rate: Option<u32>,
     /// Burst size of it, if the file sets it.
     pub fragment_burst: Option<u32>,
+    /// Rate limit for ICMP errors, if the file sets it.
+    pub icmp_rate: Option<u32>,
+    /// Burst size of it, if the file sets it.
+    pub icmp_burst: Option<u32>,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// HMAC keys.
@@ -151,6 +167,49 @@ impl File {
     /// Whether the file has the key `ports`.
     pub fn has_ports(&self) -> bool {
         self.ports.is_some()
+    }
+
+    /// Returns the target of the ports.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode.as_ref().map(|mode| mode.value)
+    }
+
+    /// Calls `set` with each table and its size.
+    ///
+    /// # Errors
+    /// The first error of `set`, with its line and column.
+    pub fn limits(
+        &self,
+        mut set: impl FnMut(&str, u32) -> Result<(), String>,
+    ) -> Result<(), ConfigError> {
+        self.limits.iter().try_for_each(|(table, size)| {
+            set(table, size.value)
+                .map_err(|why| yaml::wrong(size, format!("limit {table}: {why}"), "", ""))
+        })
+    }
+
+    /// Checks that the keys that only a start applies have the running values.
+    ///
+    /// # Errors
+    /// The key that needs a restart, with its line and column.
+    pub fn check_restart(
+        &self,
+        running: Mode,
+        mut size: impl FnMut(&str) -> Option<u32>,
+    ) -> Result<(), ConfigError> {
+        let restart = "a restart of the daemon to change it";
+        if let Some(mode) = self.mode.as_ref().filter(|mode| mode.value != running) {
+            let problem = format!("`mode` is {running} while the daemon runs, not");
+            return Err(yaml::wrong(mode, problem, &mode.value.to_string(), restart));
+        }
+        for (table, it) in &self.limits {
+            let now = size(table).unwrap_or_default();
+            if now != it.value {
+                let problem = format!("`limits`: {table} is {now} while the daemon runs, not");
+                return Err(yaml::wrong(it, problem, &it.value.to_string(), restart));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the names of the ports in the order of the file.
@@ -250,6 +309,8 @@ impl File {
             settings: self.settings(),
             fragment_rate: self.fragment_rate,
             fragment_burst: self.fragment_burst,
+            icmp_rate: self.icmp_rate,
+            icmp_burst: self.icmp_burst,
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()

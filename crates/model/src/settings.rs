@@ -52,6 +52,21 @@ macro_rules! words {
 }
 
 words! {
+    /// Target of the ports.
+    Mode {
+        /// XDP where all frames arrive with a checksum, otherwise TC.
+        #[default]
+        Auto = "auto",
+        /// XDP in the driver.
+        Xdp = "xdp",
+        /// XDP behind the driver (`xdpgeneric`): slow, for experiments.
+        Generic = "generic",
+        /// TC.
+        Tc = "tc",
+    }
+}
+
+words! {
     /// Treatment of an SRH with Segments Left greater than 0 at a local address that is not a SID.
     LocalSrh {
         /// RFC 8754 4.3.2: drop with an ICMP error.

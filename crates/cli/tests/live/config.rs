@@ -13,8 +13,10 @@ use sidestep_control::report;
 use sidestep_testkit::Napi;
 use tempfile::TempDir;
 
+use crate::support::frames::{ethernet, udp};
 use crate::support::{
-    Daemon, Star, begin, constant, counters, eventually, modes, output, printed, report, said,
+    Daemon, ROUTER, Star, begin, constant, counters, eventually, modes, output, printed, report,
+    said,
 };
 
 /// A node file in a folder of its own.
@@ -172,6 +174,78 @@ fn refuses(star: &Star, daemon: &Daemon, file: &NodeFile) {
 }
 
 #[test]
+fn keys_that_need_a_restart_are_refused_and_rates_change_live() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("liverestart");
+    let router = star.router();
+    star.ip().all(constant::ROUTES);
+    let start = format!("{PORTS}mode: tc\nlimits: {{prefixes: 5000, route-counters: 300}}\n");
+    let file = NodeFile::new(&start);
+    let path = file.text();
+    let _daemon = star.run(&["--config", &path, "--limit", "prefixes=6000"]);
+    assert_eq!(target(&star, "eth0").as_deref(), Some("tc"));
+    let before = shown(&star);
+    assert!(
+        before.ends_with("\nmode: tc\nlimits: {prefixes: 6000, route-counters: 300}\n"),
+        "{before}"
+    );
+    // The option precedes the key.
+    assert_eq!(printed(router, &["config", "reload"]), "");
+    let copy = NodeFile::new(&before);
+    assert_eq!(printed(router, &["config", "apply", &copy.text()]), "");
+    for (from, to, why) in [
+        (
+            "mode: tc",
+            "mode: xdp",
+            "line 2, column 7: `mode` is tc while the daemon runs, not \"xdp\"; expected a restart",
+        ),
+        (
+            "counters: 300",
+            "counters: 301",
+            "line 3, column 42: `limits`: route-counters is 300 while the daemon runs, not \"301\"",
+        ),
+        (
+            "route-counters",
+            "routers",
+            "line 3, column 35: limit routers: no such table; the tables are prefixes, routes",
+        ),
+    ] {
+        file.write(&format!("{}oam_rate: 3\n", start.replace(from, to)));
+        let refused = said(&output(router, &["config", "reload"]));
+        assert!(refused.contains(why), "{refused}");
+        assert_eq!(shown(&star), before);
+    }
+    // The headend answers a packet whose hop limit expires.
+    let expires = || {
+        let ends = ["fc00:a::2", "fc0c::1"].map(|text| text.parse().expect("an address"));
+        let packet = udp(ends[0], ends[1], 1, b"expires");
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+        star.socket("a").send(&frame).expect("sent");
+    };
+    let icmp = || report::<report::Icmp>(router, Request::ShowIcmp);
+    let sent = || icmp().sent.values().sum::<u64>();
+    (0..5).for_each(|_| expires());
+    eventually("they are sent", || (sent() == 5).then_some(()));
+    file.write(&format!("{start}icmp_rate: 1\nicmp_burst: 1\n"));
+    let lines = printed(router, &["config", "reload"]);
+    assert_eq!(lines, "+ icmp_rate: 1\n+ icmp_burst: 1\n");
+    (0..5).for_each(|_| expires());
+    eventually("they are suppressed", || {
+        (icmp().suppressed.get("eth0") >= Some(&3)).then_some(())
+    });
+    file.write(&start);
+    printed(router, &["config", "reload"]);
+    // More than one per second.
+    let before = sent();
+    eventually("they are sent again", || {
+        expires();
+        (sent() > before + 20).then_some(())
+    });
+}
+
+#[test]
 fn options_and_ports_of_the_command_line_survive_a_reload() {
     let Some(_turn) = begin() else {
         return;
@@ -190,7 +264,10 @@ fn options_and_ports_of_the_command_line_survive_a_reload() {
         "eth0",
     ]);
     let before = shown(&star);
-    assert_eq!(before, "ports:\n- eth0\n- eth1\nlocal_srh: linux\n");
+    assert_eq!(
+        before,
+        "ports:\n- eth0\n- eth1\nlocal_srh: linux\nmode: tc\n"
+    );
     printed(router, &["port", "add", "eth2"]);
     assert_eq!(
         printed(router, &["config", "reload"]),
@@ -294,7 +371,7 @@ fn a_configuration_is_rolled_back_unless_it_is_confirmed() {
         thread::sleep(Duration::from_millis(1500));
         assert_eq!(
             shown(&star),
-            format!("ports:\n- eth0\n- eth1\nroutes:\n- {SID}\n")
+            format!("ports:\n- eth0\n- eth1\nroutes:\n- {SID}\nmode: tc\n")
         );
     });
     let late = output(router, &["config", "confirm"]);

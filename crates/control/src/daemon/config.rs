@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::config::entries::{Difference, Entry, difference, entries};
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::node::Node;
+use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
 use super::{Daemon, DaemonError, Devices, ports};
@@ -71,7 +73,7 @@ impl ConfigState {
 pub(super) fn resolve<'a>(
     node: &'a Node,
     devices: &Devices,
-    mode: ports::Mode,
+    mode: Mode,
     ports: &[String],
     file: &File,
 ) -> Result<(Overlay, KnownNames<'a>), DaemonError> {
@@ -132,10 +134,19 @@ impl Daemon {
             self.kernel.limit_oversized(rate);
             self.fragmenter.set_rate(rate);
         }
+        let rate = icmp_rate(&self.own);
+        if rate != icmp_rate(before) {
+            self.kernel.limit_reports(rate);
+            self.icmp.set_rate(rate);
+        }
     }
 
     fn resolve(&self, config: &Configuration) -> Result<(Overlay, KnownNames<'_>), String> {
         let (node, mode) = (self.mirror.node(), self.options.mode);
+        let mut limits = self.options.limits;
+        let size = |table: &str| limits.table(table).copied();
+        let fits = config.file.check_restart(mode, size);
+        fits.map_err(|error| error.to_string())?;
         resolve(node, &self.devices, mode, &config.ports, &config.file)
             .map_err(|error| error.to_string())
     }
@@ -153,7 +164,32 @@ impl Daemon {
     /// Entries of the running configuration.
     pub(super) fn config_entries(&self) -> Vec<Entry> {
         let names = KnownNames::new(self.mirror.node(), &self.devices, &self.options.ports);
-        entries(&self.options.ports, &self.own, &names)
+        let mut all = entries(&self.options.ports, &self.own, &names);
+        let at = all.partition_point(|entry| entry.key != "hmac");
+        all.splice(at..at, self.start_entries());
+        all
+    }
+
+    /// Entries that only a start applies.
+    fn start_entries(&self) -> Vec<Entry> {
+        let entry = |key: &str, value: String| Entry {
+            key: key.into(),
+            value,
+        };
+        let mode = self.options.mode;
+        let is_set = mode != Mode::default();
+        let mode = is_set.then(|| entry("mode", mode.to_string()));
+        let (mut limits, mut default) = (self.options.limits, Limits::default());
+        let mut sizes = vec![];
+        for name in Limits::TABLES {
+            let size = limits.table(name).copied();
+            if let Some(size) = size.filter(|size| default.table(name) != Some(&mut size.clone())) {
+                sizes.push(format!("{name}: {size}"));
+            }
+        }
+        let is_set = !sizes.is_empty();
+        let limits = is_set.then(|| entry("limits", format!("{{{}}}", sizes.join(", "))));
+        mode.into_iter().chain(limits).collect()
     }
 
     /// Parses a node file of a client. Without the key `ports`, the ports stay. Without a secret, a
@@ -245,7 +281,7 @@ impl Daemon {
                 self.config.failed = None;
                 let (removed, added) = (difference.removed.len(), difference.added.len());
                 program.log(&format!(
-                    "reload: {removed} entries removed, {added} entries added"
+                    "reload: entries removed: {removed}, added: {added}"
                 ));
                 for line in difference.lines() {
                     program.log(&line);
@@ -307,9 +343,18 @@ impl Daemon {
 
 /// Rate limit for packets sent in fragments.
 pub(super) fn fragment_rate(own: &Overlay) -> ReportRate {
+    rate(own.fragment_rate, own.fragment_burst)
+}
+
+/// Rate limit for ICMP errors.
+pub(super) fn icmp_rate(own: &Overlay) -> ReportRate {
+    rate(own.icmp_rate, own.icmp_burst)
+}
+
+fn rate(per_second: Option<u32>, burst: Option<u32>) -> ReportRate {
     let default = ReportRate::default();
     ReportRate {
-        per_second: own.fragment_rate.unwrap_or(default.per_second),
-        burst: own.fragment_burst.unwrap_or(default.burst),
+        per_second: per_second.unwrap_or(default.per_second),
+        burst: burst.unwrap_or(default.burst),
     }
 }

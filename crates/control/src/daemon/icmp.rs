@@ -85,6 +85,11 @@ impl Icmp {
         icmp
     }
 
+    /// Sets the rate of the messages of the daemon.
+    pub fn set_rate(&mut self, rate: ReportRate) {
+        self.bucket = Bucket::new(rate, Instant::now());
+    }
+
     fn open(&mut self, now: Instant) {
         if self.sockets.is_some() || now < self.retry {
             return;

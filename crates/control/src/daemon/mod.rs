@@ -38,7 +38,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
-use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, ReportRate, Target};
+use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
 use sidestep_datapath::{Image, Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
@@ -50,7 +50,6 @@ use thiserror::Error;
 
 pub use self::config::{Configuration, Program};
 pub use self::left::{left, remove_left};
-pub use self::ports::Mode;
 pub(crate) use self::ports::choose;
 use self::suspended::Suspended;
 use crate::api::{Server, run_directory};
@@ -67,6 +66,7 @@ use neighbors::Neighbors;
 use oam::Oam;
 pub(crate) use own::{Devices, OverlaidNode};
 use replies::Replies;
+pub use sidestep_model::settings::Mode;
 
 /// Options of `sidestep run`.
 #[derive(Clone, Debug)]
@@ -85,8 +85,6 @@ pub struct Options {
     pub pin_root: PathBuf,
     /// Receive buffer for netlink notifications, in bytes.
     pub receive_buffer: usize,
-    /// Rate limit for ICMP errors, per port.
-    pub icmp_rate: ReportRate,
     /// Group whose members may use the socket, besides root.
     pub group: Option<Gid>,
     /// Version of the program.
@@ -253,7 +251,8 @@ impl Daemon {
         devices.extend(names.into_absent());
         devices.track(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
-        kernel.limit_reports(options.icmp_rate);
+        let icmp_rate = config::icmp_rate(&own);
+        kernel.limit_reports(icmp_rate);
         let fragment_rate = config::fragment_rate(&own);
         kernel.limit_oversized(fragment_rate);
         let origin = kernel.origin();
@@ -279,7 +278,7 @@ impl Daemon {
             kernel,
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
-            icmp: Icmp::new(options.icmp_rate, Instant::now()),
+            icmp: Icmp::new(icmp_rate, Instant::now()),
             oam: Oam::default(),
             fragmenter: Fragmenter::new(fragment_rate, Instant::now()),
             attached: BTreeMap::new(),

@@ -6,34 +6,9 @@ use sidestep_datapath::abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::Target;
 use sidestep_model::config;
 use sidestep_model::node::{IfIndex, Link, LinkKind, Node};
+use sidestep_model::settings::Mode;
 
 use super::{Daemon, DaemonError, Port};
-
-/// `--mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// XDP where all frames arrive with a checksum, otherwise TC.
-    #[default]
-    Auto,
-    /// XDP in the driver.
-    Xdp,
-    /// XDP behind the driver (`xdpgeneric`): slow, for experiments.
-    Generic,
-    /// TC.
-    Tc,
-}
-
-impl Mode {
-    /// Name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Xdp => "xdp",
-            Self::Generic => "generic",
-            Self::Tc => "tc",
-        }
-    }
-}
 
 /// Adds the differences of an older kernel to the reason for a port's target.
 pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {

@@ -173,11 +173,14 @@ impl<'a> Facts<'a> {
 
     /// The command that starts the daemon, with a further port.
     pub(super) fn start(&self, options: &str, further: Option<&str>) -> String {
+        let mode = self.daemon.as_ref().map(|it| it.mode.to_string());
+        let mode = mode.unwrap_or_default();
         let mut words = vec!["sidestep run --detach"];
         if let Some(daemon) = &self.daemon {
             words.extend(daemon.arguments.iter().map(String::as_str));
             if !options.starts_with("--mode ") && daemon.mode != Mode::Auto {
-                words.extend(["--mode", daemon.mode.name()]);
+                words.push("--mode");
+                words.push(&mode);
             }
         }
         words.extend(options.split_whitespace());

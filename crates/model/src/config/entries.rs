@@ -63,7 +63,7 @@ const LISTS: [&str; 7] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 14] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -74,6 +74,10 @@ const SETTINGS: [&str; 10] = [
     "ipv4_too_big",
     "fragment_rate",
     "fragment_burst",
+    "icmp_rate",
+    "icmp_burst",
+    "mode",
+    "limits",
 ];
 const HMAC: &str = "hmac";
 
@@ -154,6 +158,8 @@ fn settings(own: &Overlay) -> impl Iterator<Item = (&'static str, String)> {
         other(own.settings.ipv4_too_big),
         text(own.fragment_rate),
         text(own.fragment_burst),
+        text(own.icmp_rate),
+        text(own.icmp_burst),
     ];
     let keys = SETTINGS.into_iter().zip(values);
     keys.filter_map(|(key, value)| Some((key, value?)))

@@ -29,6 +29,8 @@ encap_lookup_main: true
 ipv4_too_big: icmp
 fragment_rate: 0
 fragment_burst: 7
+icmp_rate: 3
+icmp_burst: 4
 hmac: {7: {algorithm: sha256, secret: "hush"}}
 "#;
 
