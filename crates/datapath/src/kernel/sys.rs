@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr;
 
 use libbpf_sys as ffi;
 
@@ -236,4 +237,40 @@ pub(super) fn test_run(
         length: (options.data_size_out as usize).min(out.len()),
         nanoseconds: options.duration,
     })
+}
+
+/// Reads the values of neighboring keys of an array, from `first` on: as many as fit, of `bytes`
+/// each. Returns their number, which is smaller at the end of the array.
+pub(super) fn lookup_batch(
+    map: BorrowedFd<'_>,
+    first: u32,
+    bytes: usize,
+    values: &mut [u8],
+) -> io::Result<u32> {
+    let count = (values.len() / bytes) as u32;
+    let options = options!(bpf_map_batch_opts);
+    // The kernel continues after the given key; without one it begins at key 0.
+    let mut before = first.checked_sub(1);
+    let before = before.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    let mut keys = vec![0u32; count as usize];
+    let (mut last, mut found) = (0u32, count);
+    // SAFETY: buffers for `count` keys and values, options that live for the call, an open
+    // descriptor.
+    let result = check(unsafe {
+        ffi::bpf_map_lookup_batch(
+            map.as_raw_fd(),
+            before.cast(),
+            (&raw mut last).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &raw mut found,
+            &raw const options,
+        )
+    });
+    match result {
+        // The kernel reports the end of the array with ENOENT, and the values before it are read.
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ if found == 0 => Err(io::ErrorKind::NotFound.into()),
+        _ => Ok(found),
+    }
 }
