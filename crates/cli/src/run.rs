@@ -5,6 +5,7 @@ use std::error::Error;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,15 @@ use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use crate::explain::headers;
 use crate::foreground::Foreground;
+use crate::metrics::http;
 use crate::node_file::NodeFileError;
 use crate::{Outcome, VERSION, explain_live, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(20);
+/// Default address of the HTTP endpoint for metrics.
+const METRICS: &str = "127.0.0.1:10143";
 /// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
 
@@ -82,6 +86,10 @@ pub struct Args {
     /// Burst size for --fragment-rate, in packets [default: 50]
     #[arg(long, value_name = "N")]
     pub fragment_burst: Option<u32>,
+    /// Serve the metrics for Prometheus by HTTP [default address: 127.0.0.1:10143]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = METRICS, value_parser = metrics_address)]
+    pub metrics: Option<SocketAddr>,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
@@ -126,6 +134,12 @@ fn limit(word: &str) -> Result<(String, u32), String> {
     Ok((name.to_owned(), size))
 }
 
+/// Parses the address of the HTTP endpoint.
+fn metrics_address(word: &str) -> Result<SocketAddr, String> {
+    let expected = |_| format!("expected ADDRESS:PORT, such as {METRICS} or [::1]:10143");
+    word.parse().map_err(expected)
+}
+
 /// Parses the name of a group, or its number.
 fn group(word: &str) -> Result<Gid, String> {
     if let Ok(number) = word.parse() {
@@ -152,6 +166,7 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.icmp_rate = args.icmp_rate.or(config.icmp_rate);
     config.icmp_burst = args.icmp_burst.or(config.icmp_burst);
     config.fragment_burst = args.fragment_burst.or(config.fragment_burst);
+    config.metrics = args.metrics.or(config.metrics);
 }
 
 /// Reads the node file. Options and ports of the command line precede it.
@@ -221,13 +236,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     // `--detach` starts /proc/self/exe, and the kernel would name the process after it.
     nix::sys::prctl::set_name(NAME_C)?;
-    let daemon = Daemon::start(options, formatter).map_err(|error| {
+    let mut daemon = Daemon::start(options, formatter).map_err(|error| {
         match (&error, &args.config) {
             // The error has the line and column in that file.
             (DaemonError::Config(_), Some(path)) => format!("{}: {error}", path.display()).into(),
             _ => Box::<dyn Error + Send + Sync>::from(error),
         }
     })?;
+    if let Some(listener) = daemon.take_metrics() {
+        // The data plane runs already, and does not depend on it.
+        if let Err(error) = http::serve(listener) {
+            eprintln!("sidestep: metrics: {error}");
+        }
+    }
     writeln!(out, "{}", began(&daemon))?;
     out.flush()?;
 

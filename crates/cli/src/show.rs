@@ -195,6 +195,9 @@ fn status_table(status: &report::Status) -> Table {
     if let Some(seconds) = status.confirm_within {
         table.add_row(["confirm within", &format!("{seconds} s")]);
     }
+    if let Some(metrics) = &status.metrics {
+        table.add_row(["metrics", metrics]);
+    }
     for problem in &status.problems {
         let sentence = format!("{}: {}", problem.code, problem.sentence);
         table.add_row([problem.severity.name(), &sentence]);

@@ -1,6 +1,8 @@
 //! Reports of the `show` commands. The daemon makes them; the CLI prints the same fields as text or
 //! JSON.
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,6 +13,8 @@ pub use sidestep_model::config::entries::{Difference, Entry};
 use sidestep_model::grammar::Names;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{self, Encap};
+
+pub use self::metrics::{Metrics, ReturnCounters, Sid};
 
 /// `show status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +43,8 @@ pub struct Status {
     pub encap_lookup_main: bool,
     /// Whether SIDs are processed only on ports with `seg6_enabled`.
     pub requires_seg6_enabled: bool,
+    /// Address of the HTTP endpoint for metrics.
+    pub metrics: Option<String>,
     /// Result of all checks, errors first.
     pub problems: Problems,
 }

@@ -27,13 +27,14 @@
 //! fragment_burst: 50
 //! icmp_rate: 1000
 //! icmp_burst: 50
+//! metrics: "127.0.0.1:10143"
 //! mode: auto
 //! limits: {prefixes: 2000000}
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -105,6 +106,8 @@ pub struct File {
     pub icmp_rate: Option<u32>,
     /// `sidestep run --icmp-burst`.
     pub icmp_burst: Option<u32>,
+    /// `sidestep run --metrics`.
+    pub metrics: Option<SocketAddr>,
     /// `sidestep run --mode`. It does not change while the daemon runs.
     pub mode: Option<Spanned<Mode>>,
     /// `sidestep run --limit`. They do not change while the daemon runs.
@@ -145,6 +148,8 @@ pub struct Overlay {
     pub icmp_rate: Option<u32>,
     /// Burst size of it, if the file sets it.
     pub icmp_burst: Option<u32>,
+    /// Address of the HTTP endpoint for metrics, if the file sets it.
+    pub metrics: Option<SocketAddr>,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// HMAC keys.
@@ -311,6 +316,7 @@ impl File {
             fragment_burst: self.fragment_burst,
             icmp_rate: self.icmp_rate,
             icmp_burst: self.icmp_burst,
+            metrics: self.metrics,
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()

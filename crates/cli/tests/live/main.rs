@@ -24,6 +24,7 @@ mod interfaces;
 mod left_behind;
 mod lifecycle;
 mod many;
+mod metrics;
 mod multipath;
 mod neighbors;
 mod oam;

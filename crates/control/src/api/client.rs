@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{Gid, Group};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -50,6 +51,11 @@ pub enum ApiError {
 
 /// Sends a request to the daemon of this network namespace and returns the reply.
 pub fn call(request: Request) -> Result<Value, ApiError> {
+    ask(request)
+}
+
+/// As [`call`], with the reply as a typed report. A long reply takes less time.
+pub fn ask<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> {
     let mut answers = ReplyStream::of(request)?;
     // A closed connection without a reply yields an empty line, which is invalid.
     let answer = answers.read()?.unwrap_or_default();
@@ -115,7 +121,7 @@ impl Iterator for ReplyStream {
     }
 }
 
-fn value(answer: &str) -> Result<Value, ApiError> {
+fn value<T: DeserializeOwned>(answer: &str) -> Result<T, ApiError> {
     match serde_json::from_str(answer)? {
         Reply::Ok(value) => Ok(value),
         Reply::Error { message } => Err(ApiError::Refused(message)),

@@ -17,7 +17,7 @@ use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
 #[cfg(doc)]
 use crate::report;
-pub use client::{ApiError, ReplyStream, call, stream};
+pub use client::{ApiError, ReplyStream, ask, call, stream};
 pub(crate) use server::{Incoming, Server, line};
 
 /// Version of the protocol. A daemon rejects other versions and reports its own.
@@ -41,6 +41,8 @@ pub enum Request {
     ShowIcmp,
     /// [`crate::report::Fragments`].
     ShowFragments,
+    /// [`crate::report::Metrics`].
+    ShowMetrics,
     /// [`crate::report::Routes`] with SRv6 encapsulation or owned by Sidestep, or all routes.
     ShowRoutes {
         /// Include plain routes.
@@ -270,8 +272,8 @@ pub fn parse_request(line: &str) -> Result<Request, String> {
 /// An answer on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Reply {
-    Ok(Value),
+pub(crate) enum Reply<T> {
+    Ok(T),
     Error { message: String },
 }
 

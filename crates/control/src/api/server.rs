@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, chown};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::{Reply, Request, parse_request};
 
@@ -123,7 +123,7 @@ impl Incoming {
 }
 
 /// Encodes a reply as one line.
-pub(crate) fn line(result: Result<Value, String>) -> Vec<u8> {
+pub(crate) fn line(result: Result<impl Serialize, String>) -> Vec<u8> {
     let answer = match result {
         Ok(value) => Reply::Ok(value),
         Err(message) => Reply::Error { message },

@@ -11,8 +11,7 @@ use crate::api::Request;
 use crate::report;
 
 impl Daemon {
-    /// Serves a request. The event loop serves `Stop`, `Trace`, `ListenOam` and
-    /// `ReloadConfig`.
+    /// Serves a request. The event loop serves those that are not requests for one value.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
         fn json(report: impl serde::Serialize) -> Result<Value, String> {
             serde_json::to_value(report).map_err(|error| error.to_string())
@@ -78,9 +77,11 @@ impl Daemon {
             Request::ConfirmConfig => self.confirm_config(),
             Request::AddPort { name } => json(self.add_port(name)?),
             Request::DelPort { name } => self.del_port(name),
-            Request::Trace { .. } | Request::ListenOam | Request::ReloadConfig | Request::Stop => {
-                Ok(Value::Null)
-            }
+            Request::Trace { .. }
+            | Request::ListenOam
+            | Request::ShowMetrics
+            | Request::ReloadConfig
+            | Request::Stop => Ok(Value::Null),
         }
     }
 

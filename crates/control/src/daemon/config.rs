@@ -147,8 +147,17 @@ impl Daemon {
         let size = |table: &str| limits.table(table).copied();
         let fits = config.file.check_restart(mode, size);
         fits.map_err(|error| error.to_string())?;
-        resolve(node, &self.devices, mode, &config.ports, &config.file)
-            .map_err(|error| error.to_string())
+        let (mut own, names) = resolve(node, &self.devices, mode, &config.ports, &config.file)
+            .map_err(|error| error.to_string())?;
+        // Without the key, the endpoint stays. Its threads serve the socket of the start.
+        own.metrics = own.metrics.or(self.own.metrics);
+        if let (Some(address), true) = (own.metrics, own.metrics != self.own.metrics) {
+            return Err(format!(
+                "metrics: the endpoint cannot change to {address} at run time; stop the daemon and \
+                 start it again"
+            ));
+        }
+        Ok((own, names))
     }
 
     /// Applies a configuration as a whole. Returns what changed.

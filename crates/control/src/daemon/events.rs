@@ -107,10 +107,7 @@ impl Daemon {
                 let _ = self.reload(program);
             }
             if now >= examine_due {
-                let begun = processor_time()?;
-                self.examine();
-                let taken = processor_time()?.saturating_sub(begun);
-                examine_due = now + STATUS_PERIOD.max(taken * SETTINGS_SHARE);
+                examine_due = now + self.examine_and_measure()?;
             }
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
@@ -130,6 +127,14 @@ impl Daemon {
         ended
     }
 
+    /// Makes all checks. Returns the time until the next ones.
+    fn examine_and_measure(&mut self) -> Result<Duration, DaemonError> {
+        let begun = processor_time()?;
+        self.examine();
+        let taken = processor_time()?.saturating_sub(begun);
+        Ok(STATUS_PERIOD.max(taken * SETTINGS_SHARE))
+    }
+
     /// Serves the waiting requests. Returns a request to stop.
     fn serve_requests(&mut self, program: &mut dyn Program) -> Option<Incoming> {
         while let Some(incoming) = self.server.accept() {
@@ -141,6 +146,10 @@ impl Daemon {
                     let difference = self.reload(program);
                     let json = |it| serde_json::to_value(it).map_err(|error| error.to_string());
                     self.replies.answer(incoming, difference.and_then(json));
+                }
+                // This report is long and frequent, so it is serialized without a detour.
+                Ok(Request::ShowMetrics) => {
+                    self.replies.answer(incoming, self.metrics_report());
                 }
                 request => {
                     let request = request.as_ref().map_err(Clone::clone);

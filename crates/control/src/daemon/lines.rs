@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 
 use nix::poll::PollFlags;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::api::{Incoming, line};
 
@@ -45,10 +44,10 @@ impl Lines {
     }
 
     pub fn say(&mut self, said: &impl Serialize) {
-        self.answer(serde_json::to_value(said).map_err(|e| e.to_string()));
+        self.answer(Ok(said));
     }
 
-    pub fn answer(&mut self, result: Result<Value, String>) {
+    pub fn answer(&mut self, result: Result<impl Serialize, String>) {
         self.pending.extend(line(result));
     }
 

@@ -12,6 +12,7 @@ mod left;
 mod lines;
 mod liveness;
 mod lock;
+mod metrics;
 mod names;
 mod neighbors;
 mod oam;
@@ -27,6 +28,7 @@ mod tables;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +122,14 @@ pub enum DaemonError {
     /// Another instance runs in this network namespace.
     #[error("sidestep runs in this network namespace already (pid {0}); `sidestep stop` ends it")]
     Running(i32),
+    /// The HTTP endpoint cannot be opened.
+    #[error("metrics at {address}: {source}")]
+    Metrics {
+        /// Address.
+        address: SocketAddr,
+        /// Cause.
+        source: std::io::Error,
+    },
     /// A file or socket of the daemon cannot be created.
     #[error("{path}: {source}")]
     File {
@@ -203,6 +213,7 @@ pub struct Daemon {
     tracing: Option<trace::Tracing>,
     replies: Replies,
     server: Server,
+    metrics: Option<TcpListener>,
     /// Readable after a signal to exit.
     signalled: UnixStream,
     /// Set by SIGHUP.
@@ -250,6 +261,7 @@ impl Daemon {
             config::resolve(mirror.node(), &devices, mode, ports, &options.config)?;
         devices.extend(names.into_absent());
         devices.track(&mut own, mirror.node());
+        let metrics = own.metrics.map(listen).transpose()?;
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         let icmp_rate = config::icmp_rate(&own);
         kernel.limit_reports(icmp_rate);
@@ -297,6 +309,7 @@ impl Daemon {
             tracing: None,
             replies: Replies::default(),
             server,
+            metrics,
             signalled,
             hung_up,
             lock,
@@ -377,6 +390,11 @@ impl Daemon {
         }
     }
 
+    /// Returns the listening socket for metrics, whose connections the caller serves.
+    pub fn take_metrics(&mut self) -> Option<TcpListener> {
+        self.metrics.take()
+    }
+
     /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
         self.origin
@@ -401,6 +419,10 @@ impl Daemon {
             )
         })
     }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, DaemonError> {
+    TcpListener::bind(address).map_err(|source| DaemonError::Metrics { address, source })
 }
 
 /// Raises the soft limit of descriptors to the hard limit. Each probed service takes one, and the

@@ -66,7 +66,7 @@ impl Daemon {
     pub(super) fn add_oam_listener(&mut self, incoming: Incoming) {
         if self.oam.listeners.len() >= LISTENERS {
             let full = format!("{LISTENERS} clients listen already");
-            return self.replies.answer(incoming, Err(full));
+            return self.replies.refuse(incoming, full);
         }
         let report = self.oam_report();
         // A client that has disconnected gets nothing.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
+use sidestep_datapath::CounterId;
 use sidestep_datapath::abi::sidestep_route_counters;
 use sidestep_model::grammar::{Style, policy, route};
 use sidestep_model::policy::{Candidate, ListId, Policy, Validity, named};
@@ -51,13 +52,15 @@ impl Daemon {
 
     /// Packets and bytes sent by each segment list, for all routes.
     fn sent(&self) -> Result<Sent, String> {
+        let counters = self.compiled.index.counters.iter();
+        let lists = counters.filter_map(|(of, &slot)| match of {
+            Counted::List(_, list) => Some((list, slot)),
+            _ => None,
+        });
+        let counts = self.counts(lists.clone().map(|(_, slot)| slot))?;
         let mut sent = Sent::new();
-        for (&of, &slot) in &self.compiled.index.counters {
-            let Counted::List(_, list) = of else {
-                continue;
-            };
-            let counters = self.kernel.route_counters(slot);
-            let counters = counters.map_err(|error| error.to_string())?;
+        for (&list, slot) in lists {
+            let counters = counts[&slot];
             let (packets, bytes) = sent.entry(list).or_default();
             *packets += counters.packets;
             *bytes += counters.bytes;
@@ -65,22 +68,39 @@ impl Daemon {
         Ok(sent)
     }
 
+    /// Counters of these routes.
+    pub(super) fn counts_of_routes<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a RouteKey>,
+    ) -> Result<Counts, String> {
+        let index = &self.compiled.index;
+        self.counts(keys.flat_map(|key| index.counters_of(*key)))
+    }
+
+    fn counts(&self, slots: impl Iterator<Item = CounterId>) -> Result<Counts, String> {
+        let counts = self.kernel.all_route_counters(&slots.collect());
+        counts.map_err(|error| error.to_string())
+    }
+
     /// Counters of a route, with those of the segment lists of its policies.
     pub(super) fn counted_by_route(
         &self,
         key: &RouteKey,
-    ) -> Result<sidestep_route_counters, String> {
+        counts: &Counts,
+    ) -> sidestep_route_counters {
         let mut all = sidestep_route_counters::default();
         for slot in self.compiled.index.counters_of(*key) {
-            let counters = self.kernel.route_counters(slot);
-            let counters = counters.map_err(|error| error.to_string())?;
+            let counters = counts[&slot];
             all.packets += counters.packets;
             all.bytes += counters.bytes;
             all.errors += counters.errors;
         }
-        Ok(all)
+        all
     }
 }
+
+/// Counters by slot.
+pub(super) type Counts = BTreeMap<CounterId, sidestep_route_counters>;
 
 type Sent = BTreeMap<ListId, (u64, u64)>;
 

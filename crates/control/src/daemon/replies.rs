@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
-use serde_json::Value;
+use serde::Serialize;
 
 use super::lines::Lines;
 use crate::api::Incoming;
@@ -29,7 +29,7 @@ struct Reply {
 
 impl Replies {
     /// Replies to a request. [`Replies::flush`] sends what the socket does not accept at once.
-    pub fn answer(&mut self, client: Incoming, result: Result<Value, String>) {
+    pub fn answer(&mut self, client: Incoming, result: Result<impl Serialize, String>) {
         // A client that has disconnected gets nothing.
         let Ok(mut lines) = Lines::to(client) else {
             return;
@@ -43,6 +43,11 @@ impl Replies {
         while self.are_too_many() {
             self.0.pop_front();
         }
+    }
+
+    /// Replies with an error.
+    pub fn refuse(&mut self, client: Incoming, message: String) {
+        self.answer(client, Err::<(), _>(message));
     }
 
     fn are_too_many(&self) -> bool {
@@ -67,6 +72,8 @@ impl Replies {
 mod tests {
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
+
+    use serde_json::Value;
 
     use super::*;
     use crate::api::line;
@@ -137,6 +144,6 @@ mod tests {
         assert_eq!(replies.poll_events().count(), 0);
         let mut read = Vec::new();
         client.read_to_end(&mut read).expect("it is closed");
-        assert_eq!(read, line(Err("no".into())));
+        assert_eq!(read, line(Err::<(), _>("no".into())));
     }
 }

@@ -13,11 +13,13 @@ use sidestep_datapath::abi::{
     SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
-use sidestep_datapath::{VIEWS, learned};
+use sidestep_datapath::{HeaderSetId, VIEWS, learned};
 use sidestep_model::grammar::route;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, Route, RouteKey};
 
+use super::metrics::configured;
+use super::policies::Counts;
 use super::{Daemon, nanoseconds};
 use crate::compile::{Counted, ProxyInfo};
 use crate::report;
@@ -47,6 +49,7 @@ impl Daemon {
             resyncs: self.resyncs,
             encap_lookup_main: self.own.settings.encap_lookup_main,
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
+            metrics: self.own.metrics.map(|it| format!("http://{it}/metrics")),
             problems: self.problems().iter().cloned().collect(),
         }
     }
@@ -154,25 +157,25 @@ impl Daemon {
 
     pub(super) fn routes_report(&self, all: bool) -> Result<report::Routes, String> {
         let node = self.node();
-        let srv6 = |route: &Route| route.next_hops.iter().any(|hop| hop.encap.is_some());
-        let shown = node
-            .routes
-            .iter()
-            .filter(|(_, route)| all || route.owner == Owner::Sidestep || srv6(route));
-        // Routes into policies, whether in effect or not.
-        let into_policies = node.policies.routes().iter();
-        let keys: BTreeSet<&RouteKey> = shown.chain(into_policies).map(|(key, _)| key).collect();
+        let mut keys = srv6_routes(node);
+        if all {
+            keys.extend(node.routes.keys());
+        }
+        let counts = self.counts_of_routes(keys.iter().copied())?;
         let keys = keys.into_iter();
-        keys.map(|key| self.route_report(node, key)).collect()
+        keys.map(|key| self.route_report(node, key, &counts))
+            .collect()
     }
 
-    fn route_report(&self, node: &Node, key: &RouteKey) -> Result<report::Route, String> {
+    fn route_report(
+        &self,
+        node: &Node,
+        key: &RouteKey,
+        counts: &Counts,
+    ) -> Result<report::Route, String> {
         let index = &self.compiled.index;
-        let counters = self.counted_by_route(key)?;
-        let of_route = match node.policies.routes().get(key) {
-            Some(into_policy) => into_policy,
-            None => &node.routes[key],
-        };
+        let counters = self.counted_by_route(key, counts);
+        let of_route = configured(node, key);
         Ok(report::Route {
             route: route::print_resolved(of_route, node),
             prefix: key.prefix.to_string(),
@@ -210,7 +213,7 @@ impl Daemon {
         if proxy.learned.is_some() {
             learned.push(self.kernel.learned(proxy.learned));
             learned.extend(self.kernel.chains(proxy.learned));
-            flows = self.kernel.flows(proxy.learned);
+            flows = self.flows_report(proxy.learned);
         }
         let words = self.formatter.headers;
         let mut learned: Vec<_> = learned
@@ -226,11 +229,16 @@ impl Daemon {
             not_learned: counters.not_learned,
             no_srh: counters.no_srh,
             learned,
-            flows: flows.map(|flows| report::Flows {
-                limit: flows.limit,
-                used: flows.used,
-                evicted: flows.evicted,
-            }),
+            flows,
+        })
+    }
+
+    pub(super) fn flows_report(&self, learned: HeaderSetId) -> Option<report::Flows> {
+        let flows = self.kernel.flows(learned)?;
+        Some(report::Flows {
+            limit: flows.limit,
+            used: flows.used,
+            evicted: flows.evicted,
         })
     }
 
@@ -244,15 +252,19 @@ impl Daemon {
     }
 
     pub(super) fn drops_report(&self) -> Result<report::Drops, String> {
+        let mut reasons = self.reasons_report()?;
+        reasons.retain(|reason| reason.packets > 0);
+        Ok(reasons)
+    }
+
+    /// All reasons, whether they occurred or not.
+    pub(super) fn reasons_report(&self) -> Result<report::Drops, String> {
         let counts = self
             .kernel
             .reason_counters()
             .map_err(|error| error.to_string())?;
-        let given = counts
-            .iter()
-            .enumerate()
-            .filter(|(_, packets)| **packets > 0);
-        Ok(given
+        let counts = counts.iter().enumerate();
+        Ok(counts
             .filter_map(|(number, &packets)| {
                 let reason = Reason::from_number(number as u32)?;
                 Some(report::Reason {
@@ -363,6 +375,18 @@ impl Daemon {
         let of_packets = OF_PACKETS.map(|(name, limit, beyond)| row(name, limit, None, beyond));
         tables.into_iter().chain(of_packets).collect()
     }
+}
+
+/// Returns the routes with an SRv6 encapsulation, routes that exist only in Sidestep, and routes
+/// into policies, whether in effect or not.
+pub(super) fn srv6_routes(node: &Node) -> BTreeSet<&RouteKey> {
+    let srv6 = |route: &Route| route.next_hops.iter().any(|hop| hop.encap.is_some());
+    let shown = node
+        .routes
+        .iter()
+        .filter(|(_, route)| route.owner == Owner::Sidestep || srv6(route));
+    let into_policies = node.policies.routes().iter();
+    shown.chain(into_policies).map(|(key, _)| key).collect()
 }
 
 /// Returns none if nothing was learned yet.

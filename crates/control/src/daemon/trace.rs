@@ -66,7 +66,7 @@ impl Daemon {
                     loaded,
                 });
             }
-            Err(message) => self.replies.answer(incoming, Err(message)),
+            Err(message) => self.replies.refuse(incoming, message),
         }
     }
 
@@ -143,7 +143,7 @@ impl Daemon {
                 .map_err(|error| error.to_string()),
         };
         if let Err(message) = begun {
-            return self.replies.answer(preparing.incoming, Err(message));
+            return self.replies.refuse(preparing.incoming, message);
         }
         let Ok(lines) = Lines::to(preparing.incoming) else {
             // The client disconnected.

@@ -63,7 +63,7 @@ const LISTS: [&str; 7] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 15] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -76,6 +76,7 @@ const SETTINGS: [&str; 14] = [
     "fragment_burst",
     "icmp_rate",
     "icmp_burst",
+    "metrics",
     "mode",
     "limits",
 ];
@@ -160,6 +161,7 @@ fn settings(own: &Overlay) -> impl Iterator<Item = (&'static str, String)> {
         text(own.fragment_burst),
         text(own.icmp_rate),
         text(own.icmp_burst),
+        text(own.metrics),
     ];
     let keys = SETTINGS.into_iter().zip(values);
     keys.filter_map(|(key, value)| Some((key, value?)))
@@ -214,7 +216,7 @@ pub fn yaml(entries: &[Entry]) -> String {
         let is_first = key != last;
         last = key;
         if SETTINGS.contains(&key.as_str()) {
-            let value = if key == "tunsrc" {
+            let value = if ["tunsrc", "metrics"].contains(&key.as_str()) {
                 quoted(value)
             } else {
                 value.clone()

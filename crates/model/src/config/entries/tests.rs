@@ -31,6 +31,7 @@ fragment_rate: 0
 fragment_burst: 7
 icmp_rate: 3
 icmp_burst: 4
+metrics: "[::1]:9999"
 hmac: {7: {algorithm: sha256, secret: "hush"}}
 "#;
 
