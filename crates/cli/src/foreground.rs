@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use sidestep_control::daemon::{Configuration, Daemon, Program, Status};
-use sidestep_control::report::Problem;
+use sidestep_control::report::{Problem, Severity};
 
+use crate::log::Log;
 use crate::run::{Args, read_configuration};
 
 /// The process in the foreground.
@@ -18,6 +19,7 @@ pub(crate) struct Foreground {
     /// The live status; none without a terminal.
     live: Option<ProgressBar>,
     before: Option<(Instant, Status)>,
+    log: Log,
     logged: Logged,
 }
 
@@ -27,6 +29,7 @@ impl Foreground {
             args,
             live: std::io::stderr().is_terminal().then(live_status),
             before: None,
+            log: Log::open(),
             logged: Logged::default(),
         }
     }
@@ -46,14 +49,14 @@ impl Program for Foreground {
 
     fn log(&mut self, line: &str) {
         match &self.live {
-            Some(bar) => bar.suspend(|| eprintln!("sidestep: {line}")),
-            None => eprintln!("sidestep: {line}"),
+            Some(bar) => bar.suspend(|| self.log.line(Severity::Note, line)),
+            None => self.log.line(Severity::Note, line),
         }
     }
 
     fn tick(&mut self, daemon: &Daemon) {
         let Some(bar) = &self.live else {
-            self.logged.log_changes(daemon.problems());
+            self.logged.log_changes(daemon.problems(), self.log);
             return;
         };
         let (now, status) = (Instant::now(), daemon.status());
@@ -67,12 +70,13 @@ impl Program for Foreground {
 struct Logged(BTreeSet<Problem>);
 
 impl Logged {
-    fn log_changes(&mut self, now: &BTreeSet<Problem>) {
+    fn log_changes(&mut self, now: &BTreeSet<Problem>, log: Log) {
         for new in now.difference(&self.0) {
-            eprintln!("sidestep: {new}");
+            log.line(new.severity, &new.to_string());
         }
         for old in self.0.difference(now) {
-            eprintln!("sidestep: resolved: {}: {}", old.code, old.sentence);
+            let text = format!("resolved: {}: {}", old.code, old.sentence);
+            log.line(Severity::Note, &text);
         }
         self.0.clone_from(now);
     }

@@ -23,8 +23,10 @@ pub mod explain;
 pub mod explain_live;
 mod foreground;
 pub mod hmac;
+pub mod log;
 pub mod manual;
 pub mod metrics;
+pub mod monitor;
 pub mod netns;
 pub mod node_file;
 pub mod oam;
@@ -98,6 +100,8 @@ pub enum Command {
     Oam(oam::Command),
     /// Print counters and states in the text format of Prometheus
     Metrics(metrics::Args),
+    /// Print changes of ports, routes, policies, services and problems as they happen
+    Monitor(monitor::Args),
     /// Run one frame through the live tables and print every step
     Explain(explain_live::Args),
     /// Print packets of the live path step by step
@@ -144,6 +148,7 @@ impl Cli {
             Command::Hmac(command) => hmac::run(command, out),
             Command::Oam(command) => oam::run(command, out),
             Command::Metrics(args) => metrics::run(args, out),
+            Command::Monitor(args) => monitor::run(args, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Completion(args) => completion::run(args, out),

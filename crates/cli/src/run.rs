@@ -17,7 +17,7 @@ use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
     Configuration, Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER,
 };
-use sidestep_control::report;
+use sidestep_control::report::{self, Severity};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT};
 use sidestep_model::config;
@@ -25,6 +25,7 @@ use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use crate::explain::headers;
 use crate::foreground::Foreground;
+use crate::log::Log;
 use crate::metrics::http;
 use crate::node_file::NodeFileError;
 use crate::{Outcome, VERSION, explain_live, node_file, trace};
@@ -246,7 +247,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if let Some(listener) = daemon.take_metrics() {
         // The data plane runs already, and does not depend on it.
         if let Err(error) = http::serve(listener) {
-            eprintln!("sidestep: metrics: {error}");
+            Log::open().line(Severity::Error, &format!("metrics: {error}"));
         }
     }
     writeln!(out, "{}", began(&daemon))?;

@@ -25,6 +25,7 @@ mod left_behind;
 mod lifecycle;
 mod many;
 mod metrics;
+mod monitor;
 mod multipath;
 mod neighbors;
 mod oam;

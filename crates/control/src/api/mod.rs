@@ -1,7 +1,7 @@
 //! The control socket: a Unix socket of this network namespace with one JSON object per line.
 //!
 //! A request is `{"version": 1, "request": {…}}`. Its reply is `{"ok": …}` or `{"error":
-//! {"message": …, "exit": …}}`. A trace and `oam listen` have many replies, until either side
+//! {"message": …, "exit": …}}`. `trace`, `monitor` and `oam listen` have many replies, until either side
 //! closes.
 
 mod client;
@@ -91,6 +91,9 @@ pub enum Request {
     /// `sidestep oam listen`: the reply is one [`crate::report::Oam`], then
     /// [`crate::report::OamCopy`] lines until the client closes its side.
     ListenOam,
+    /// `sidestep monitor`: the reply is an empty line, then [`crate::report::Event`] lines until
+    /// the client closes its side.
+    Monitor,
     /// Runs one frame through the live tables in the daemon, without sending it.
     Explain {
         /// Ingress port.

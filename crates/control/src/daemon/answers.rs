@@ -79,6 +79,7 @@ impl Daemon {
             Request::DelPort { name } => self.del_port(name),
             Request::Trace { .. }
             | Request::ListenOam
+            | Request::Monitor
             | Request::ShowMetrics
             | Request::ReloadConfig
             | Request::Stop => Ok(Value::Null),

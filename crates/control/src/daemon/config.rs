@@ -96,6 +96,7 @@ impl Daemon {
 
     /// Replaces ports and overlay, all or nothing. What both configurations have is not touched.
     fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
+        self.monitor.touch();
         let own = std::mem::replace(&mut self.own, own);
         let ports = std::mem::replace(&mut self.options.ports, ports);
         // Tables first, so that an attached program finds them filled.

@@ -51,6 +51,7 @@ impl Daemon {
                 Some(neighbors_due),
                 self.liveness.due(),
                 self.mirror.due(),
+                self.monitor.due(),
             ];
             self.wait(due.into_iter().flatten().min().unwrap_or(settings_due))?;
             if self
@@ -109,6 +110,7 @@ impl Daemon {
             if now >= examine_due {
                 examine_due = now + self.examine_and_measure()?;
             }
+            self.send_events(Instant::now(), false);
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
                 program.tick(&self);
@@ -131,6 +133,7 @@ impl Daemon {
     fn examine_and_measure(&mut self) -> Result<Duration, DaemonError> {
         let begun = processor_time()?;
         self.examine();
+        self.monitor.touch();
         let taken = processor_time()?.saturating_sub(begun);
         Ok(STATUS_PERIOD.max(taken * SETTINGS_SHARE))
     }
@@ -141,6 +144,7 @@ impl Daemon {
             match &incoming.request {
                 Ok(Request::Stop) => return Some(incoming),
                 Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
+                Ok(Request::Monitor) => self.add_monitor(incoming),
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),
                 Ok(Request::ReloadConfig) => {
                     let difference = self.reload(program);
@@ -155,6 +159,7 @@ impl Daemon {
                     let request = request.as_ref().map_err(Clone::clone);
                     let reply = request.and_then(|request| self.answer(request));
                     self.replies.answer(incoming, reply);
+                    self.monitor.touch();
                 }
             }
         }
@@ -192,6 +197,7 @@ impl Daemon {
                 .map(|(fd, events)| PollFd::new(fd, events)),
         );
         let of_clients = self.oam.poll_events().chain(self.replies.poll_events());
+        let of_clients = of_clients.chain(self.monitor.poll_events());
         fds.extend(of_clients.map(|(fd, events)| PollFd::new(fd, events)));
         let left = due.saturating_duration_since(Instant::now());
         let timeout =

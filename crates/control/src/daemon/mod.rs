@@ -13,6 +13,7 @@ mod lines;
 mod liveness;
 mod lock;
 mod metrics;
+mod monitor;
 mod names;
 mod neighbors;
 mod oam;
@@ -63,6 +64,7 @@ use fragment::Fragmenter;
 use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
+use monitor::Monitor;
 pub(crate) use names::KnownNames;
 use neighbors::Neighbors;
 use oam::Oam;
@@ -189,6 +191,7 @@ pub struct Daemon {
     liveness: Liveness,
     icmp: Icmp,
     oam: Oam,
+    monitor: Monitor,
     fragmenter: Fragmenter,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
@@ -292,6 +295,7 @@ impl Daemon {
             liveness: Liveness::default(),
             icmp: Icmp::new(icmp_rate, Instant::now()),
             oam: Oam::default(),
+            monitor: Monitor::default(),
             fragmenter: Fragmenter::new(fragment_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -365,6 +369,7 @@ impl Daemon {
     /// Applies a change of the kernel's configuration; `settings`: also of settings without
     /// notification.
     fn on_change(&mut self, changes: &Changes, settings: bool) {
+        self.monitor.touch();
         let is_small = !settings && !changes.other && !changes.is_empty();
         if is_small && self.problem.is_none() && self.apply_incremental(changes) {
             return;
