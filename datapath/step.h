@@ -281,6 +281,20 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 	}
 }
 
+/* Decides a punt. The kernel gets a packet only if it handles the packet as Sidestep would. */
+INLINE verdict resolve_punt(ENV *e, struct packet *p, verdict v)
+{
+	if (unlikely(local_has_headers(p)))
+		v = local_address(e, p, v);
+	if (VERDICT_KIND(v) != VERDICT_PUNT || !p->sidestep_only)
+		return v;
+	v = resolve_local_punt(e, p, VERDICT_ARGUMENT(v));
+	/* The kernel has no route to resolve it. */
+	if (v == drop(no_neighbor))
+		env_request_resolution(e, p->view, p->destination);
+	return v;
+}
+
 /* Counts the packet on its routes. Drops by a blackhole route are not errors. */
 SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 {
@@ -350,18 +364,12 @@ INLINE struct outcome step(ENV *e)
 	} else {
 		v = address_verdict(e, &p, v);
 	}
-	if (VERDICT_KIND(v) == VERDICT_PUNT) {
-		if (unlikely(local_has_headers(&p)))
-			v = local_address(e, &p, v);
-		if (VERDICT_KIND(v) == VERDICT_PUNT && p.sidestep_only) {
-			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
-			/* The kernel has no route to resolve it. */
-			if (v == drop(no_neighbor))
-				env_request_resolution(e, p.view, p.destination);
-		}
+	if (VERDICT_KIND(v) != VERDICT_FORWARD) {
+		if (VERDICT_KIND(v) == VERDICT_PUNT)
+			v = resolve_punt(e, &p, v);
+		if (icmp_is_reported(v))
+			icmp_report(e, &p, v);
 	}
-	if (unlikely(icmp_is_reported(v)))
-		icmp_report(e, &p, v);
 	if (p.visits &&
 	    (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated) || v == punt(fragmented)))
 		count_routes(e, &p, v, frame_length - ETH_LENGTH);
