@@ -270,7 +270,8 @@ pub(super) fn lookup_batch(
     match result {
         // The kernel reports the end of the array with ENOENT, and the values before it are read.
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
-        _ if found == 0 => Err(io::ErrorKind::NotFound.into()),
+        // After a key beyond the end, the kernel begins at key 0 again.
+        _ if found == 0 || keys[0] != first => Err(io::ErrorKind::NotFound.into()),
         _ => Ok(found),
     }
 }

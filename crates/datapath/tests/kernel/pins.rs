@@ -66,13 +66,15 @@ fn the_next_process_adopts_tables_counters_and_ports() {
                 .packets,
             2
         );
-        // All slots at once; slot 16 is beyond the limit.
-        let all = loaded.all_route_counters(&(0..16).map(CounterId).collect());
+        // All slots at once: slot 0, and as many as the limit.
+        let all = loaded.all_route_counters(&(0..17).map(CounterId).collect());
         let all = all.expect("counters");
         let packets: Vec<_> = all.values().map(|it| it.packets).collect();
-        assert_eq!(packets, [0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let beyond = loaded.all_route_counters(&[CounterId(1), CounterId(16)].into());
-        assert!(beyond.is_err(), "{beyond:?}");
+        assert_eq!(packets, [0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for beyond in [17, 18, 100] {
+            let counters = loaded.all_route_counters(&[CounterId(1), CounterId(beyond)].into());
+            assert!(counters.is_err(), "slot {beyond}: {counters:?}");
+        }
     });
 }
 
