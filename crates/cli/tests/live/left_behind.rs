@@ -4,19 +4,23 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_testkit::Napi;
+use sidestep_testkit::{Namespace, Napi};
 
 use crate::support::left::{run_folder, traces};
 use crate::support::{
-    Star, begin, constant, counters, eventually, output, printed, report, said, sidestep,
+    Star, begin, constant, counters, eventually, modes, output, printed, report, said, sidestep,
 };
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sidestep");
 
 /// Changes the version of the pins in a folder, which is in the first bytes of the value.
 fn set_version(folder: &Path, version: u32) {
@@ -194,6 +198,80 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
     );
 }
 
+/// Runs the program by `ip netns exec`, which gives it a private /sys.
+fn in_netns_exec(namespace: &Namespace, words: &[&str]) -> Output {
+    let netns = ["netns", "exec", namespace.name(), PROGRAM];
+    let mut ip = Command::new("ip");
+    ip.args(netns).args(words).output().expect("ip starts")
+}
+
+/// Kills a daemon, and waits for its end.
+fn kill(status: &report::Status) {
+    let pid = Pid::from_raw(status.pid as i32);
+    signal::kill(pid, Signal::SIGKILL).expect("it runs");
+    eventually("it is dead", || signal::kill(pid, None).err());
+}
+
+#[test]
+fn forwarding_survives_a_daemon_that_ip_netns_exec_started() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for mode in modes(&["tc", "xdp"]) {
+        let star = Star::new("livenetnsexec");
+        let router = star.router();
+        let words = ["run", "--detach", "--mode", mode, "eth0", "eth1"];
+        let began = in_netns_exec(router, &words);
+        assert!(began.status.success(), "{}", said(&began));
+        kill(&report(router, Request::ShowStatus));
+        let left = traces(router, &["eth0", "eth1"]);
+        assert_eq!(left.tc.len() + left.xdp.len(), 2, "{mode}: {left:?}");
+        assert!(!left.pins.is_empty(), "{mode}");
+        let again = in_netns_exec(router, &words);
+        let text = String::from_utf8_lossy(&again.stdout).into_owned();
+        assert!(text.contains("adopted the data plane"), "{mode}: {text}");
+        kill(&report(router, Request::ShowStatus));
+        // Each command finds the pins.
+        let stopped = in_netns_exec(router, &["stop"]);
+        assert!(stopped.status.success(), "{mode}: {}", said(&stopped));
+        assert!(traces(router, &["eth0", "eth1"]).are_none(), "{mode}");
+    }
+}
+
+#[test]
+fn a_host_without_the_bpf_file_system_gets_it_for_ip_netns_exec() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livenobpffs");
+    let router = star.router();
+    // The shell is the first process of its own namespaces: the "host".
+    let script = r#"
+        set -e
+        umount -l /sys/fs/bpf
+        ip netns exec "$1" "$2" run --detach --mode tc eth0
+        kill -9 "$(ip netns exec "$1" "$2" show status -j | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')"
+        sleep 1
+        echo "pins:" /sys/fs/bpf/sidestep/net-*/program-tc
+        ip netns exec "$1" "$2" run --detach --mode tc eth0
+        ip netns exec "$1" "$2" stop
+        echo "left:" /sys/fs/bpf/sidestep/*
+    "#;
+    let namespaces = ["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"];
+    let mut unshare = Command::new("unshare");
+    let arguments = unshare
+        .args(namespaces)
+        .args([script, "sh", router.name(), PROGRAM]);
+    let ended = arguments.output().expect("unshare starts");
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{text}{}", said(&ended));
+    assert!(text.contains("pins: /sys/fs/bpf/sidestep/net-"), "{text}");
+    assert!(!text.contains("net-*"), "{text}");
+    assert!(text.contains("adopted the data plane"), "{text}");
+    assert!(text.contains("left: /sys/fs/bpf/sidestep/*"), "{text}");
+    assert!(traces(router, &["eth0"]).are_none());
+}
+
 #[test]
 fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
     let Some(_turn) = begin() else {
@@ -214,26 +292,14 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
     assert!(!Path::new(wrong).exists());
     assert!(traces(router, &["eth0"]).are_none());
 
-    // `ip netns exec` has a private /sys; pins outside it outlive the command.
+    // Pins outside of /sys outlive `ip netns exec`, too.
     fs::create_dir(wrong).expect("a folder");
-    let mounted = std::process::Command::new("mount")
+    let mounted = Command::new("mount")
         .args(["-t", "bpf", "bpf", wrong])
         .status();
     assert!(mounted.expect("mount starts").success());
     let checked = std::panic::catch_unwind(|| {
-        let run = |words: &[&str]| {
-            let netns = [
-                "netns",
-                "exec",
-                router.name(),
-                env!("CARGO_BIN_EXE_sidestep"),
-            ];
-            std::process::Command::new("ip")
-                .args(netns)
-                .args(words)
-                .output()
-                .expect("ip starts")
-        };
+        let run = |words: &[&str]| in_netns_exec(router, words);
         let words = [
             "run",
             "--detach",
@@ -247,9 +313,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
         assert!(began.status.success(), "{}", said(&began));
         let status: report::Status = report(router, Request::ShowStatus);
         assert!(status.pins.starts_with(wrong), "{status:?}");
-        let pid = nix::unistd::Pid::from_raw(status.pid as i32);
-        nix::sys::signal::kill(pid, Signal::SIGKILL).expect("it runs");
-        eventually("it is dead", || nix::sys::signal::kill(pid, None).err());
+        kill(&status);
         assert_eq!(traces(router, &["eth0"]).tc.len(), 1, "it goes on");
         let again = run(&words);
         assert!(again.status.success(), "{}", said(&again));
@@ -258,7 +322,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
         printed(router, &["stop"]);
         assert!(traces(router, &["eth0"]).are_none());
     });
-    let _ = std::process::Command::new("umount").arg(wrong).status();
+    let _ = Command::new("umount").arg(wrong).status();
     fs::remove_dir(wrong).expect("nothing is left in it");
     checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

@@ -204,6 +204,8 @@ impl Port {
 impl Host {
     /// Looks at the file system and the pins of this namespace.
     pub fn read(pin_root: &Path, refused: Option<String>, lacks: Vec<&'static str>) -> Self {
+        // This makes the pins of the host visible.
+        let pinned = Kernel::pinned(pin_root);
         let existing = pin_root.ancestors().find(|path| path.exists());
         let existing = existing.unwrap_or(pin_root);
         let on_bpffs = statfs(existing).is_ok_and(|it| it.filesystem_type() == BPF_FS_MAGIC);
@@ -214,7 +216,6 @@ impl Host {
             .ancestors()
             .take_while(|path| device(path) == here)
             .last();
-        let pinned = Kernel::pinned(pin_root);
         let is_alive = pinned.as_ref().is_some_and(|pinned| !pinned.is_dead);
         Self {
             pin_root: pin_root.to_owned(),

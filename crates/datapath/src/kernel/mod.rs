@@ -10,6 +10,7 @@
 
 mod apply;
 mod attach;
+mod bpffs;
 mod counters;
 mod error;
 mod features;

@@ -8,10 +8,6 @@
 //!     link-xdp-3 link-tc-4        attachments: target and interface index
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```
-//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. A BPF
-//! file system that is mounted there (see `mount_bpffs`) disappears with its pins after the last
-//! process of that command. If the data plane has to survive, first mount one outside /sys and use
-//! it as the pin root: `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
 //!
 //! The owner holds a lock on the folder itself (flock). The kernel releases it when the process
 //! ends for any reason.
@@ -27,13 +23,9 @@ use std::time::{Duration, Instant};
 use crate::abi::SIDESTEP_ABI_VERSION;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::fcntl::{Flock, FlockArg};
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-use super::{Descriptor, KernelError, Table, Target, sys};
+use super::{Descriptor, KernelError, Table, Target, bpffs, sys};
 
-/// Where distributions mount the BPF file system.
-const BPFFS: &str = "/sys/fs/bpf";
 /// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id
 /// (host order).
 const INSTANCE_LENGTH: usize = 64;
@@ -72,7 +64,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Finds or makes the folder and locks it.
     pub(super) fn create(pin_root: &Path) -> Result<Self, KernelError> {
-        mount_bpffs(pin_root)?;
+        bpffs::provide(pin_root)?;
         let path = path_below(pin_root)?;
         let mut builder = fs::DirBuilder::new();
         // A process that can open the maps can change the tables.
@@ -85,6 +77,7 @@ impl Folder {
 
     /// Opens and locks the folder. Returns `None` if there is none.
     pub(super) fn open(pin_root: &Path) -> Result<Option<Self>, KernelError> {
+        bpffs::look(pin_root);
         let path = path_below(pin_root)?;
         if path.is_dir() {
             Self::wait_for(&path).map(Some)
@@ -95,6 +88,7 @@ impl Folder {
 
     /// Returns the pins of this namespace, if they are complete.
     pub(super) fn pinned(pin_root: &Path) -> Option<Pinned> {
+        bpffs::look(pin_root);
         let folder = path_below(pin_root).ok()?;
         folder.join("instance").exists().then_some(())?;
         let is_dead = Self::lock(folder.clone()).is_ok();
@@ -326,32 +320,6 @@ fn path_below(pin_root: &Path) -> Result<PathBuf, KernelError> {
     Ok(pin_root.join(format!("net-{}", metadata.ino())))
 }
 
-/// Whether a pin at that path will be on a BPF file system.
-fn on_bpffs(path: &Path) -> bool {
-    let existing = path.ancestors().find(|path| path.exists());
-    existing
-        .is_some_and(|path| statfs(path).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC))
-}
-
-/// Mounts the BPF file system, unless `pin_root` is already on one.
-fn mount_bpffs(pin_root: &Path) -> Result<(), KernelError> {
-    if on_bpffs(pin_root) {
-        return Ok(());
-    }
-    let refused = |mount_point: &Path, source| KernelError::Bpffs {
-        path: pin_root.to_owned(),
-        command: format!("mount -t bpf bpf {}", mount_point.display()),
-        source,
-    };
-    // Mount only at the usual path. The operator is responsible for any other path.
-    if !pin_root.starts_with(BPFFS) {
-        return Err(refused(pin_root, io::Error::other("not mounted there")));
-    }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RELATIME;
-    mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some("mode=700"))
-        .map_err(|errno| refused(Path::new(BPFFS), errno.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,14 +344,5 @@ mod tests {
         ] {
             assert_eq!(parse_attachment(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn a_pin_root_off_bpffs_fails_with_the_mount_command() {
-        let error = mount_bpffs(Path::new("/proc/sidestep")).expect_err("procfs");
-        assert_eq!(
-            error.to_string(),
-            "/proc/sidestep is not on a BPF file system (not mounted there); mount one with: mount -t bpf bpf /proc/sidestep"
-        );
     }
 }

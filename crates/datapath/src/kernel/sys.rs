@@ -63,6 +63,39 @@ pub(super) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     descriptor(unsafe { ffi::bpf_obj_get(path.as_ptr()) })
 }
 
+/// Returns a detached copy of a mount: `open_tree(2)` with `OPEN_TREE_CLONE`.
+pub(super) fn clone_mount(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: a terminated path.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that no other value owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Attaches a detached mount at a path: `move_mount(2)`.
+pub(super) fn move_mount(mount: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: an open descriptor, and terminated paths.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// `attach_type` is `BPF_XDP` (with `XDP_FLAGS_*`) or `BPF_TCX_INGRESS`.
 pub(super) fn link_create(
     program: BorrowedFd<'_>,
