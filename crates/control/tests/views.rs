@@ -156,7 +156,7 @@ fn ipv6(next_header: u8, to: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
     Ipv6::new(from, to, Protocol(next_header)).emit(payload)
 }
 
-const FULL: &str = "the table of views is full: it holds 4096 (see `sidestep show limits`)";
+const FULL: &str = "the table of views is full: it holds 4095 (see `sidestep show limits`)";
 
 #[test]
 fn a_sid_without_a_view_is_punted_until_another_goes() {

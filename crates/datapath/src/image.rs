@@ -112,10 +112,10 @@ impl Image {
 
 /// LIMIT: views of the prefix table, one per chain of tables that ports and SIDs look packets up
 /// in.
-pub const VIEWS: u32 = sidestep_fib::layout::VIEWS as u32;
+pub const VIEWS: u32 = sidestep_fib::layout::VIEWS as u32 - 1;
 
-/// View without prefixes. The compiler never assigns it.
-pub const EMPTY_VIEW: ViewId = ViewId(VIEWS - 1);
+/// View without prefixes, behind those that the compiler assigns.
+pub const EMPTY_VIEW: ViewId = ViewId(VIEWS);
 
 /// Sizes of the tables: the product's limits, which `sidestep show limits` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

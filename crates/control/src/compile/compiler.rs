@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use sidestep_datapath::abi::{
     PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
 };
-use sidestep_datapath::{EMPTY_VIEW, FibKey, Image, KeySlot, Limits, RouteId};
+use sidestep_datapath::{FibKey, Image, KeySlot, Limits, RouteId, VIEWS};
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Family, RouteKey};
 
@@ -235,7 +235,7 @@ impl Compiler {
             "HMAC keys" => SIDESTEP_HMAC_KEYS,
             "learned headers" => SIDESTEP_LEARNED,
             "tables of flows" => SIDESTEP_FLOW_TABLES,
-            "views" => EMPTY_VIEW.0,
+            "views" => VIEWS,
             _ => self.limits.fib,
         };
         CompileError::Full { table, limit }

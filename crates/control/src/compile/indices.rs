@@ -4,8 +4,8 @@ use sidestep_datapath::abi::{
     SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key,
 };
 use sidestep_datapath::{
-    AdjacencyId, CounterId, EMPTY_VIEW, FlowTableId, GroupId, HeaderSetId, Image, KeySlot, Limits,
-    PolicyId, RouteId, ViewId,
+    AdjacencyId, CounterId, FlowTableId, GroupId, HeaderSetId, Image, KeySlot, Limits, PolicyId,
+    RouteId, VIEWS, ViewId,
 };
 
 use super::allocator::{Allocator, IndexAllocator};
@@ -29,7 +29,7 @@ pub(super) struct Indices {
 impl Indices {
     pub fn new(limits: Limits) -> Self {
         Self {
-            views: IndexAllocator::new("views", EMPTY_VIEW.0),
+            views: IndexAllocator::new("views", VIEWS),
             routes: IndexAllocator::new("routes", limits.routes),
             groups: IndexAllocator::new("groups", limits.groups),
             counters: IndexAllocator::new("route counters", limits.route_counters),
