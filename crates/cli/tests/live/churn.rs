@@ -1,8 +1,6 @@
 //! Many changes on a live router: afterwards the tables equal those of a new compilation, and a
 //! route that did not change has lost no packets.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -141,56 +139,45 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
         star.ip().all(constant::ROUTES);
         let args = ["--mode", mode, ports[0], ports[1]];
         let daemon = star.run(&args);
-        let done = AtomicBool::new(false);
-        let (sent, arrived) = thread::scope(|scope| {
-            let traffic = scope.spawn(|| constant::traffic(&star, &done));
-            // Stop the traffic after a failure too.
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                churn(&star);
-                let shown = routes(router);
+        let ((at, shown, next), sent) = constant::during(&star, mode, || {
+            churn(&star);
+            let shown = routes(router);
 
-                // Kill the daemon: the tables stay, and no packets are lost.
-                daemon.signal(Signal::SIGKILL);
-                daemon.end();
-                assert_same(
-                    "the maps of the kernel",
-                    &meaning(&pinned(router)),
-                    &meaning(&fresh(router, &ports)),
-                );
-                // The next daemon adopts the tables.
-                let next = star.run(&args);
-                assert!(
-                    next.began
-                        .contains("adopted the data plane of an instance that died"),
-                    "{}",
-                    next.began
-                );
-                assert_eq!(routes(router), shown);
-                next.signal(Signal::SIGKILL);
-                next.end();
-                assert_same(
-                    "the maps after an adoption",
-                    &meaning(&pinned(router)),
-                    &meaning(&fresh(router, &ports)),
-                );
-                let next = star.run(&args);
-                let at = counters(router, "eth0");
-                done.store(true, Ordering::Release);
-                (at, shown, next)
-            }));
-            done.store(true, Ordering::Release);
-            let counted = traffic.join().expect("the traffic");
-            let (at, shown, next) = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            assert!(at.punted < 10, "the kernel had to do nothing: {at:?}");
-            // Start a daemon that adopts nothing.
-            next.signal(Signal::SIGTERM);
-            assert!(next.end().0.success());
-            let afresh = star.run(&args);
+            // Kill the daemon: the tables stay, and no packets are lost.
+            daemon.signal(Signal::SIGKILL);
+            daemon.end();
+            assert_same(
+                "the maps of the kernel",
+                &meaning(&pinned(router)),
+                &meaning(&fresh(router, &ports)),
+            );
+            // The next daemon adopts the tables.
+            let next = star.run(&args);
+            assert!(
+                next.began
+                    .contains("adopted the data plane of an instance that died"),
+                "{}",
+                next.began
+            );
             assert_eq!(routes(router), shown);
-            drop(afresh);
-            counted
+            next.signal(Signal::SIGKILL);
+            next.end();
+            assert_same(
+                "the maps after an adoption",
+                &meaning(&pinned(router)),
+                &meaning(&fresh(router, &ports)),
+            );
+            let next = star.run(&args);
+            let at = counters(router, "eth0");
+            (at, shown, next)
         });
         assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
-        assert_eq!(arrived, [sent; 2], "{mode}: of {sent} each");
+        assert!(at.punted < 10, "the kernel had to do nothing: {at:?}");
+        // Start a daemon that adopts nothing.
+        next.signal(Signal::SIGTERM);
+        assert!(next.end().0.success());
+        let afresh = star.run(&args);
+        assert_eq!(routes(router), shown);
+        drop(afresh);
     }
 }

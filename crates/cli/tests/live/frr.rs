@@ -239,8 +239,8 @@ fn switched_after(star: &Star, change: &str) -> (Duration, usize) {
     let other = |number: &u32| !new_way.contains(number);
     let others: Vec<u32> = (0..sent.len() as u32).filter(other).collect();
     let lost = others.iter().filter(|number| !old_way.contains(*number));
-    let final_one = *others.last().expect("packets before the change");
-    let after = sent[final_one as usize].saturating_duration_since(changed);
+    let newest = *others.last().expect("packets before the change");
+    let after = sent[newest as usize].saturating_duration_since(changed);
     (after, lost.count())
 }
 

@@ -1,7 +1,6 @@
 //! A full table of routes at once, for which the prefix table grows, and notifications that
 //! overflow the socket. The program converges to the kernel's state without loss for other routes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,22 +70,6 @@ fn check(star: &Star, numbers: impl Iterator<Item = usize>) {
         };
         assert_eq!(to_mac(&out), next_hop(number), "route {number}");
     }
-}
-
-/// Runs `body` under constant traffic, and checks that no packet is lost.
-fn under_traffic(star: &Star, body: impl FnOnce()) {
-    let done = AtomicBool::new(false);
-    let (sent, arrived) = thread::scope(|scope| {
-        let traffic = scope.spawn(|| constant::traffic(star, &done));
-        // Stop the traffic after a failure too.
-        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        done.store(true, Ordering::Release);
-        let counted = traffic.join().expect("the traffic");
-        told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        counted
-    });
-    assert!(sent > 500, "{sent} packets are too few to tell");
-    assert_eq!(arrived, [sent; 2], "of {sent} each");
 }
 
 /// Routes whose packets enter at `eth2`, for `a`: plain, and by a policy.
@@ -167,7 +150,7 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
     let daemon = star.run(&["--mode", "tc", "--receive-buffer", "4096", "eth0", "eth1"]);
     let few = prefixes(&star);
     let mut ip = star.ip();
-    under_traffic(&star, || {
+    let ((), sent) = constant::during(&star, "lost notifications", || {
         let all: Vec<String> = (0..SOME).map(add).collect();
         ip.all(all.iter().map(String::as_str));
         wait_for_prefixes(&star, few + SOME as u64);
@@ -185,6 +168,7 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
         ip.all(changes.iter().map(String::as_str));
         wait_for_prefixes(&star, few + (SOME - SOME.div_ceil(3)) as u64);
     });
+    assert!(sent > 500, "{sent} packets are too few to tell");
     check(
         &star,
         (0..SOME).filter(|number| number % 3 != 0).step_by(97),

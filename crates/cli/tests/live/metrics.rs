@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
 
@@ -404,14 +403,8 @@ fn a_scrape_by_prometheus_under_load_loses_nothing_and_has_the_exact_counters() 
             let ready = ["curl", "-sSf", "http://127.0.0.1:9090/-/ready"];
             star.router().exec(&ready).ok()
         });
-        let done = AtomicBool::new(false);
-        let (sent, arrived) = thread::scope(|scope| {
-            let traffic = scope.spawn(|| constant::traffic(&star, &done));
-            thread::sleep(Duration::from_secs(4));
-            done.store(true, Ordering::Release);
-            traffic.join().expect("the traffic")
-        });
-        assert_eq!(arrived, [sent; 2], "of {sent} each");
+        let ((), sent) =
+            constant::during(&star, "scrapes", || thread::sleep(Duration::from_secs(4)));
         compare(&star, sent);
     }));
     prometheus.kill().expect("it runs");

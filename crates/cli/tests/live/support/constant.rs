@@ -2,6 +2,7 @@
 //! packet.
 
 use std::net::Ipv6Addr;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -17,9 +18,26 @@ pub const ROUTES: [&str; 2] = [
     "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e dev eth1",
 ];
 
+/// Runs `body` while packets travel on the unchanged routes, and checks that none is lost. Returns
+/// its value, and the number of packets per kind.
+pub fn during<T>(star: &Star, what: &str, body: impl FnOnce() -> T) -> (T, u64) {
+    let done = AtomicBool::new(false);
+    let (value, sent, arrived) = thread::scope(|scope| {
+        let traffic = scope.spawn(|| traffic(star, &done));
+        // Stop the traffic after a failure too.
+        let value = panic::catch_unwind(AssertUnwindSafe(body));
+        done.store(true, Ordering::Release);
+        let (sent, arrived) = traffic.join().expect("the traffic");
+        let value = value.unwrap_or_else(|failure| panic::resume_unwind(failure));
+        (value, sent, arrived)
+    });
+    assert_eq!(arrived, [sent; 2], "{what}: of {sent} each");
+    (value, sent)
+}
+
 /// Sends plain and encapsulated frames from `a` to `b` on unchanged routes until `done`. Returns
 /// the number of sent frames, and of received frames per kind.
-pub fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
+fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     let frame = |to: &str| {
         let ends = ["fc00:a::2", to].map(|text| text.parse().expect("an address"));
