@@ -120,15 +120,12 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
             api::call(Request::ConfirmConfig)?;
             Ok(())
         }
-        Command::Reload(json) => {
-            let difference = serde_json::from_value(api::call(Request::ReloadConfig)?)?;
-            print(&difference, json, out)
-        }
+        Command::Reload(json) => print(&api::ask(Request::ReloadConfig)?, json, out),
     }
 }
 
 fn show(json: &Json, out: &mut dyn Write) -> Outcome {
-    let entries: Config = serde_json::from_value(api::call(Request::ShowConfig)?)?;
+    let entries: Config = api::ask(Request::ShowConfig)?;
     if json.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&entries)?)?;
     } else {
@@ -139,9 +136,7 @@ fn show(json: &Json, out: &mut dyn Write) -> Outcome {
 
 fn diff(path: &Path) -> Result<Difference, Box<dyn Error + Send + Sync>> {
     let config = read(path)?;
-    let request = Request::DiffConfig { config };
-    let reply = api::call(request).map_err(|error| in_file(path, error))?;
-    Ok(serde_json::from_value(reply)?)
+    api::ask(Request::DiffConfig { config }).map_err(|error| in_file(path, error))
 }
 
 fn apply(args: &Apply, out: &mut dyn Write) -> Outcome {
@@ -149,8 +144,7 @@ fn apply(args: &Apply, out: &mut dyn Write) -> Outcome {
         config: read(&args.file)?,
         confirm: args.confirm,
     };
-    let reply = api::call(request).map_err(|error| in_file(&args.file, error))?;
-    let difference: Difference = serde_json::from_value(reply)?;
+    let difference: Difference = api::ask(request).map_err(|error| in_file(&args.file, error))?;
     print(&difference, &args.json, out)?;
     if let Some(seconds) = args.confirm.filter(|_| !difference.is_empty()) {
         eprintln!(

@@ -11,7 +11,7 @@ use sidestep_control::doctor::{Plan, other_version};
 use sidestep_control::report::{Problem, Severity, Status};
 use sidestep_datapath::kernel::PIN_ROOT;
 
-use crate::run::{ModeWord, ports_of, read_config};
+use crate::run::{ModeWord, mode_of, ports_of, read_config};
 use crate::tables::count;
 use crate::{Outcome, VERSION};
 
@@ -110,9 +110,8 @@ fn print(problems: &BTreeSet<Problem>, out: &mut dyn Write) -> std::io::Result<(
 
 fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync>> {
     if args.ports.is_empty() && args.config.is_none() {
-        match api::call(Request::ShowStatus) {
-            Ok(reply) => {
-                let status: Status = serde_json::from_value(reply)?;
+        match api::ask::<Status>(Request::ShowStatus) {
+            Ok(status) => {
                 // Upgrade without packet loss (docs/howto/upgrade.md).
                 let restart = format!("kill -KILL {}", status.pid);
                 let other = other_version(VERSION, &status.version, &restart);
@@ -125,11 +124,7 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
     let config = read_config(args.config.as_deref())?;
     let plan = Plan {
         ports: ports_of(&args.ports, &config)?,
-        mode: args
-            .mode
-            .map(Into::into)
-            .or(config.mode())
-            .unwrap_or_default(),
+        mode: mode_of(args.mode, &config),
         config,
         pin_root: args.pin_root.clone(),
     };

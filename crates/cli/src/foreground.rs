@@ -1,5 +1,4 @@
-//! What `sidestep run` does beside the daemon: it logs, shows a live status on a terminal, and reads
-//! the node file again.
+//! Log and live status of `sidestep run`, and its node file for a reload.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

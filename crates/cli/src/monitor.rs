@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
+use clap::ValueEnum;
 use sidestep_control::api::{self, Request};
 use sidestep_control::report::Event;
 
@@ -23,7 +24,7 @@ pub struct Args {
 }
 
 /// Kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// A port is added, attached, up, down, detached or removed
     Port,
@@ -37,18 +38,6 @@ pub enum Kind {
     Problem,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Port => "port",
-            Self::Route => "route",
-            Self::Policy => "policy",
-            Self::Service => "service",
-            Self::Problem => "problem",
-        }
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let (_, events) = api::stream(Request::Monitor)?;
@@ -59,7 +48,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         let event: Event = serde_json::from_value(event?)?;
         let kind = event.change.kind.as_str();
         // Lost events may have been of any kind.
-        let is_wanted = kind == "monitor" || args.kinds.iter().any(|it| it.name() == kind);
+        let is_named = |it: &Kind| {
+            it.to_possible_value()
+                .is_some_and(|it| it.matches(kind, false))
+        };
+        let is_wanted = kind == "monitor" || args.kinds.iter().any(is_named);
         if !args.kinds.is_empty() && !is_wanted {
             continue;
         }

@@ -30,7 +30,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
     match command {
         Command::Add { name } => {
             let request = Request::AddPort { name: name.clone() };
-            let port: AddedPort = serde_json::from_value(api::call(request)?)?;
+            let port: AddedPort = api::ask(request)?;
             match port.target {
                 Some(target) => writeln!(out, "forwarding on {name} ({target})")?,
                 None => writeln!(

@@ -186,6 +186,11 @@ pub(crate) fn read_config(path: Option<&Path>) -> Result<config::File, NodeFileE
     path.map_or_else(|| Ok(config::File::default()), read)
 }
 
+/// Returns the mode of the command line, or else that of the node file.
+pub(crate) fn mode_of(word: Option<ModeWord>, config: &config::File) -> Mode {
+    word.map(Mode::from).or(config.mode()).unwrap_or_default()
+}
+
 /// Returns the named ports, then those of the node file.
 pub(crate) fn ports_of(named: &[String], config: &config::File) -> Result<Vec<String>, String> {
     let mut ports = named.to_vec();
@@ -213,11 +218,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     let options = Options {
         ports,
-        mode: args
-            .mode
-            .map(Mode::from)
-            .or(file.mode())
-            .unwrap_or_default(),
+        mode: mode_of(args.mode, &file),
         config: file,
         config_path: config_path.clone(),
         limits,
@@ -337,7 +338,7 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
         let _ = std::fs::remove_dir(&directory);
     }
     writeln!(out, "{}", started?)?;
-    let status: report::Status = serde_json::from_value(api::call(Request::ShowStatus)?)?;
+    let status: report::Status = api::ask(Request::ShowStatus)?;
     for problem in status.problems {
         eprintln!("sidestep: {problem}");
     }

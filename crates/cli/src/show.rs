@@ -138,7 +138,7 @@ pub(crate) fn show<T: DeserializeOwned + Serialize>(
     out: &mut dyn Write,
     text: impl Fn(&T) -> Vec<Table>,
 ) -> Outcome {
-    let report: T = serde_json::from_value(api::call(request)?)?;
+    let report: T = api::ask(request)?;
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
         return Ok(());
