@@ -145,8 +145,12 @@ impl Limits {
         "route-counters",
     ];
 
-    /// Returns the size of the table with this name.
-    pub fn table(&mut self, name: &str) -> Option<&mut u32> {
+    /// Returns the size of a table; none if the name is unknown.
+    pub fn size(mut self, name: &str) -> Option<u32> {
+        self.table(name).copied()
+    }
+
+    fn table(&mut self, name: &str) -> Option<&mut u32> {
         Some(match name {
             "prefixes" => &mut self.fib,
             "routes" => &mut self.routes,

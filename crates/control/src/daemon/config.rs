@@ -25,7 +25,7 @@ pub struct Configuration {
     pub file: File,
 }
 
-/// What the daemon needs of the program that runs it.
+/// Program that runs the daemon.
 pub trait Program {
     /// Reads the node file again, with the options of the command line.
     ///
@@ -94,7 +94,8 @@ impl Daemon {
         Ok(Value::Null)
     }
 
-    /// Replaces ports and overlay, all or nothing. What both configurations have is not touched.
+    /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
+    /// they are.
     fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
         self.monitor.touch();
         let own = std::mem::replace(&mut self.own, own);
@@ -144,9 +145,8 @@ impl Daemon {
 
     fn resolve(&self, config: &Configuration) -> Result<(Overlay, KnownNames<'_>), String> {
         let (node, mode) = (self.mirror.node(), self.options.mode);
-        let mut limits = self.options.limits;
-        let size = |table: &str| limits.table(table).copied();
-        let fits = config.file.check_restart(mode, size);
+        let limits = self.options.limits;
+        let fits = config.file.check_restart(mode, |table| limits.size(table));
         fits.map_err(|error| error.to_string())?;
         let (mut own, names) = resolve(node, &self.devices, mode, &config.ports, &config.file)
             .map_err(|error| error.to_string())?;
@@ -161,11 +161,20 @@ impl Daemon {
         Ok((own, names))
     }
 
-    /// Applies a configuration as a whole. Returns what changed.
-    fn replace(&mut self, config: Configuration) -> Result<Difference, String> {
-        let (own, names) = self.resolve(&config)?;
+    /// Returns what a configuration would change, its overlay, and the names in it.
+    fn compare(
+        &self,
+        config: &Configuration,
+    ) -> Result<(Difference, Overlay, KnownNames<'_>), String> {
+        let (own, names) = self.resolve(config)?;
         let before = (&self.options.ports[..], &self.own);
         let difference = difference(before, (&config.ports, &own), &names);
+        Ok((difference, own, names))
+    }
+
+    /// Applies a configuration as a whole. Returns what changed.
+    fn replace(&mut self, config: Configuration) -> Result<Difference, String> {
+        let (difference, own, names) = self.compare(&config)?;
         self.devices.extend(names.into_absent());
         self.exchange(config.ports, own)?;
         Ok(difference)
@@ -189,14 +198,12 @@ impl Daemon {
         let mode = self.options.mode;
         let is_set = mode != Mode::default();
         let mode = is_set.then(|| entry("mode", mode.to_string()));
-        let (mut limits, mut default) = (self.options.limits, Limits::default());
-        let mut sizes = vec![];
-        for name in Limits::TABLES {
-            let size = limits.table(name).copied();
-            if let Some(size) = size.filter(|size| default.table(name) != Some(&mut size.clone())) {
-                sizes.push(format!("{name}: {size}"));
-            }
-        }
+        let (limits, default) = (self.options.limits, Limits::default());
+        let sizes = Limits::TABLES.iter().filter_map(|name| {
+            let size = limits.size(name)?;
+            (default.size(name) != Some(size)).then(|| format!("{name}: {size}"))
+        });
+        let sizes: Vec<_> = sizes.collect();
         let is_set = !sizes.is_empty();
         let limits = is_set.then(|| entry("limits", format!("{{{}}}", sizes.join(", "))));
         mode.into_iter().chain(limits).collect()
@@ -217,10 +224,8 @@ impl Daemon {
 
     /// `config diff`.
     pub(super) fn config_difference(&self, text: &ConfigText) -> Result<Difference, String> {
-        let config = self.parse_config(text)?;
-        let (own, names) = self.resolve(&config)?;
-        let before = (&self.options.ports[..], &self.own);
-        Ok(difference(before, (&config.ports, &own), &names))
+        let (difference, ..) = self.compare(&self.parse_config(text)?)?;
+        Ok(difference)
     }
 
     /// `config apply`.

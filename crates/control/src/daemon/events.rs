@@ -148,8 +148,7 @@ impl Daemon {
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),
                 Ok(Request::ReloadConfig) => {
                     let difference = self.reload(program);
-                    let json = |it| serde_json::to_value(it).map_err(|error| error.to_string());
-                    self.replies.answer(incoming, difference.and_then(json));
+                    self.replies.answer(incoming, difference);
                 }
                 // This report is long and frequent, so it is serialized without a detour.
                 Ok(Request::ShowMetrics) => {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use sidestep_datapath::kernel::{self, Features, Kernel, Target};
 use sidestep_mirror::MirrorError;
@@ -208,7 +207,7 @@ impl Host {
         let pinned = Kernel::pinned(pin_root);
         let existing = pin_root.ancestors().find(|path| path.exists());
         let existing = existing.unwrap_or(pin_root);
-        let on_bpffs = statfs(existing).is_ok_and(|it| it.filesystem_type() == BPF_FS_MAGIC);
+        let on_bpffs = kernel::on_bpffs(pin_root);
         let read_only = statvfs(existing).is_ok_and(|it| it.flags().contains(FsFlags::ST_RDONLY));
         let device = |path: &Path| std::fs::metadata(path).ok().map(|it| it.dev());
         let here = device(existing);

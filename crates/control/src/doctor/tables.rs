@@ -1,5 +1,7 @@
 //! Checks of table sizes.
 
+use sidestep_datapath::Limits;
+
 use super::facts::Facts;
 use super::{Code, Family};
 use crate::report::{Limit, Problem};
@@ -16,22 +18,13 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// Tables whose size is an option: name in `show limits`, and in `--limit`.
-const RESIZABLE: [(&str, &str); 6] = [
-    ("prefixes", "prefixes"),
-    ("routes", "routes"),
-    ("groups", "groups"),
-    ("adjacencies", "adjacencies"),
-    ("policies", "policies"),
-    ("route counters", "route-counters"),
-];
-
 fn check(facts: &Facts<'_>) -> Vec<Problem> {
     let Some(daemon) = &facts.daemon else {
         return Vec::new();
     };
     let grow = |limit: &Limit| {
-        let (_, option) = RESIZABLE.iter().find(|(name, _)| *name == limit.name)?;
+        let option = limit.name.replace(' ', "-");
+        Limits::default().size(&option)?;
         Some(facts.restart(&format!("--limit {option}={}", limit.limit * 2)))
     };
     let of_table = |code: Code, sentence: String, limit: Option<&Limit>| match limit.and_then(grow)

@@ -29,7 +29,7 @@ enum OnHost {
 }
 
 /// Whether a pin at that path will be on a BPF file system.
-fn on_bpffs(path: &Path) -> bool {
+pub fn on_bpffs(path: &Path) -> bool {
     let existing = path.ancestors().find(|path| path.exists());
     existing
         .is_some_and(|path| statfs(path).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC))

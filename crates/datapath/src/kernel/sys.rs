@@ -9,6 +9,7 @@ use std::path::Path;
 use std::ptr;
 
 use libbpf_sys as ffi;
+use nix::errno::Errno;
 
 /// Properties of a link.
 pub(super) struct LinkInfo {
@@ -69,11 +70,8 @@ pub(super) fn clone_mount(path: &Path) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
     // SAFETY: a terminated path.
     let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
     // SAFETY: a new descriptor that no other value owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(unsafe { OwnedFd::from_raw_fd(Errno::result(fd)? as i32) })
 }
 
 /// Attaches a detached mount at a path: `move_mount(2)`.
@@ -90,10 +88,7 @@ pub(super) fn move_mount(mount: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
             libc::MOVE_MOUNT_F_EMPTY_PATH,
         )
     };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(Errno::result(result).map(drop)?)
 }
 
 /// `attach_type` is `BPF_XDP` (with `XDP_FLAGS_*`) or `BPF_TCX_INGRESS`.
