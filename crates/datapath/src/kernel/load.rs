@@ -1,10 +1,12 @@
 //! Loads the packet path into the kernel: with new tables, with the tables of a dead instance, or
 //! in place of them.
 
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use crate::abi::SIDESTEP_ABI_VERSION;
+use flate2::bufread::GzDecoder;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 
 use super::fib;
@@ -21,12 +23,13 @@ use sidestep_fib::Memory as _;
 
 use crate::image::Limits;
 
-const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
-const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
-const XDP_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp_traced.bpf.o"));
-const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf.o"));
-const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
-const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
+// Objects of `build.rs`, compressed by gzip.
+const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o.gz"));
+const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o.gz"));
+const XDP_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp_traced.bpf.o.gz"));
+const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf.o.gz"));
+const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o.gz"));
+const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o.gz"));
 
 /// Name of the map that describes the running kernel to `datapath/env_tc.h`.
 const TOLD: &str = ".rodata.env";
@@ -295,7 +298,7 @@ pub(super) fn load_probe() -> Result<Object, KernelError> {
     load_object("the probing program", PROBE, fib::LINES, |_| Ok(()))
 }
 
-/// Loads an object. `lines` is the size of the prefix table, which is a constant of the programs.
+/// Loads a compressed object. `lines` is the size of the prefix table, which is a constant of the programs.
 fn load_object(
     name: &'static str,
     bytes: &[u8],
@@ -303,7 +306,11 @@ fn load_object(
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
 ) -> Result<Object, KernelError> {
     let (result, log) = captured(|| {
-        let mut object = ObjectBuilder::default().open_memory(bytes)?;
+        let mut elf = Vec::new();
+        GzDecoder::new(bytes)
+            .read_to_end(&mut elf)
+            .expect("build.rs has compressed it");
+        let mut object = ObjectBuilder::default().open_memory(&elf)?;
         set_constant(&mut object, lines)?;
         prepare(&mut object)?;
         object.load()
