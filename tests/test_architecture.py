@@ -48,7 +48,7 @@ def code(text):
 
 
 # Crates of the benchmark and of the tests, by name or by a part of it.
-NOT_IN_THE_ROUTER = r"^(sidestep-(bench|lab|testkit)|csv|flate2|image|kuva|libloading|maud|statrs)$|plot|html|svg|png"
+NOT_IN_THE_ROUTER = r"^(sidestep-(bench|lab|testkit)|csv|image|kuva|libloading|maud|statrs)$|plot|html|svg|png"
 
 
 class Architecture(unittest.TestCase):
