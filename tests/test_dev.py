@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CAMPAIGNS = sorted(path.stem for path in (ROOT / "campaigns").glob("*.yaml"))
 
 
-class Bench(unittest.TestCase):
+class Dev(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -29,14 +29,20 @@ class Bench(unittest.TestCase):
         path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
 
+    def dev(self, *arguments):
+        """Result of `./dev ARGUMENTS`."""
+        path = f"{self.target / 'bin'}:{os.environ['PATH']}"
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "PATH": path}
+        return subprocess.run(
+            [ROOT / "dev", *arguments], env=environment, capture_output=True, encoding="utf-8", check=False
+        )
+
     def bench(self, *arguments, failing="none"):
         """Exit code and folders of `./dev bench`, with a program that fails for one campaign."""
         log = self.target / "log"
         log.write_text("", encoding="utf-8")
         self.program("release/sidestep-bench", f'echo "$@" >>{log}\ncase "$*" in *{failing}*) exit 7 ;; esac')
-        path = f"{self.target / 'bin'}:{os.environ['PATH']}"
-        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "PATH": path}
-        done = subprocess.run([ROOT / "dev", "bench", *arguments], env=environment, capture_output=True, check=False)
+        done = self.dev("bench", *arguments)
         asked = log.read_text(encoding="utf-8")
         return done.returncode, re.findall(r" -o (\S+)", asked)
 
@@ -51,6 +57,14 @@ class Bench(unittest.TestCase):
         (folder,) = {Path(path).parent for path in folders}
         self.assertEqual(folder.parent, self.target / "bench")
         self.assertRegex(folder.name, r"^\d{4}-\d\d-\d\d-\d{6}$")
+
+    def test_a_router_larger_than_10_mb_fails_the_build(self):
+        router = self.target / "release/sidestep"
+        for size, code in [(10_000_000, 0), (10_000_001, 1)]:
+            router.write_bytes(bytes(size))
+            done = self.dev("build")
+            self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn("has 10000001 bytes; the limit is 10,000,000", done.stderr)
 
 
 if __name__ == "__main__":
