@@ -298,18 +298,19 @@ pub(super) fn load_probe() -> Result<Object, KernelError> {
     load_object("the probing program", PROBE, fib::LINES, |_| Ok(()))
 }
 
-/// Loads a compressed object. `lines` is the size of the prefix table, which is a constant of the programs.
+/// Loads an object of `build.rs`. `lines` is the size of the prefix table, which is a constant of the
+/// programs.
 fn load_object(
     name: &'static str,
-    bytes: &[u8],
+    compressed: &[u8],
     lines: u32,
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
 ) -> Result<Object, KernelError> {
+    let mut elf = Vec::new();
+    GzDecoder::new(compressed)
+        .read_to_end(&mut elf)
+        .expect("build.rs has compressed it");
     let (result, log) = captured(|| {
-        let mut elf = Vec::new();
-        GzDecoder::new(bytes)
-            .read_to_end(&mut elf)
-            .expect("build.rs has compressed it");
         let mut object = ObjectBuilder::default().open_memory(&elf)?;
         set_constant(&mut object, lines)?;
         prepare(&mut object)?;
