@@ -306,10 +306,7 @@ fn load_object(
     lines: u32,
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
 ) -> Result<Object, KernelError> {
-    let mut elf = Vec::new();
-    GzDecoder::new(compressed)
-        .read_to_end(&mut elf)
-        .expect("build.rs has compressed it");
+    let elf = decompress(compressed);
     let (result, log) = captured(|| {
         let mut object = ObjectBuilder::default().open_memory(&elf)?;
         set_constant(&mut object, lines)?;
@@ -317,6 +314,15 @@ fn load_object(
         object.load()
     });
     result.map_err(|source| refused(name, source, log))
+}
+
+/// Returns the ELF file of an object of `build.rs`.
+fn decompress(compressed: &[u8]) -> Vec<u8> {
+    let mut elf = Vec::new();
+    GzDecoder::new(compressed)
+        .read_to_end(&mut elf)
+        .expect("build.rs has compressed it");
+    elf
 }
 
 /// Sets `fib_lines`, the only constant in `.rodata` of the programs.
@@ -402,8 +408,9 @@ mod tests {
     use super::*;
 
     /// Returns the names of the maps of an object.
-    fn maps(object: &[u8]) -> BTreeSet<String> {
-        let object = ObjectBuilder::default().open_memory(object).expect("ELF");
+    fn maps(compressed: &[u8]) -> BTreeSet<String> {
+        let elf = decompress(compressed);
+        let object = ObjectBuilder::default().open_memory(&elf).expect("ELF");
         let names = object
             .maps()
             .map(|map| map.name().to_string_lossy().into_owned());
