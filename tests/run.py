@@ -145,14 +145,12 @@ def known_programs(patterns):
     except (OSError, ValueError):
         return []
     found = {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
-    options = []
     # The tests of the benchmark start the router, and only a build of all packages updates it.
     if any(program.startswith("sidestep-bench::") for program in found):
         return []
-    for program in sorted(found):
-        target = program.split("::")[1]
-        options += ["--lib"] if target == "lib" else ["--test", target]
-    return options
+    # cargo accepts --lib once.
+    targets = sorted({program.split("::")[1] for program in found})
+    return [f"--test={target}" if target != "lib" else "--lib" for target in targets]
 
 
 def selected(test, patterns):

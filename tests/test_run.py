@@ -1,6 +1,10 @@
 """`tests/run.py`: the selection of tests, and the results that it reads from their output."""
 
+import json
+import tempfile
 import unittest
+from pathlib import Path
+from unittest import mock
 
 import run
 
@@ -58,6 +62,12 @@ class Counts(unittest.TestCase):
 
 
 class Selection(unittest.TestCase):
+    def test_names_in_two_libraries_select_the_option_lib_once(self):
+        known = {"sidestep-fib::lib": ["one"], "sidestep-datapath::lib": ["two"], "sidestep::live": ["three"]}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(run, "TARGET", Path(folder)):
+            (run.TARGET / "dev-tests.json").write_text(json.dumps(known), encoding="utf-8")
+            self.assertEqual(run.known_programs(["one", "two", "three"]), ["--lib", "--test=live"])
+
     def test_a_file_names_its_tests(self):
         for word, expected in [
             ("crates/cli/tests/live/icmp.rs", "sidestep::live::icmp::"),
