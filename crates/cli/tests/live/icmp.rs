@@ -514,7 +514,7 @@ fn an_address_that_is_no_sid_does_not_relay() {
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let (a, b) = (star.socket("a"), star.socket("b"));
         let relayed = |to: &str, left: u8| {
-            let list = [address("fc00:b::2"), address(to)];
+            let list = [address(to), address("fc00:b::2")];
             outer(to, ROUTING, &srh(59, &list, left))
         };
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
@@ -537,8 +537,11 @@ fn an_address_that_is_no_sid_does_not_relay() {
         let _daemon = star.run(&["--mode", mode, "--local-srh", "linux", "eth0", "eth1"]);
         a.send(&frame(&star, &relayed("fc00:a::1", 1)))
             .expect("send");
-        b.receive(SHORTLY).expect("receive");
-        // Linux has the packet, as it has without Sidestep.
+        let frame = b.receive(SHORTLY).expect("receive");
+        let frame = frame.unwrap_or_else(|| panic!("{mode}: Linux does not relay"));
+        let ipv6 = &frame[14..];
+        assert_eq!(ipv6[24..40], address("fc00:b::2").octets(), "{mode}");
+        assert_eq!(ipv6[40 + 3], 0, "{mode}: Segments Left");
         let drops = printed(star.router(), &["show", "drops"]);
         assert!(drops.contains(" local "), "{mode}: {drops}");
     }
