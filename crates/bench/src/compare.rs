@@ -163,7 +163,7 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
             differing.push((name, [then, now]));
         }
     }
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut notes: Vec<(String, String)> = Vec::new();
     for (name, facts) in differing {
         let [then, now] = facts.map(|fact| fact.map_or("not known", String::as_str));
         let (engine, fact) = match engine_of(name) {
@@ -172,7 +172,7 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
         };
         let words = format!("{fact}: {then}, then {now}");
         // Several engines often share a program, a kernel, or a pair of network cards.
-        match told
+        match notes
             .iter_mut()
             .find(|(engines, its)| !engines.is_empty() && *its == words)
         {
@@ -180,10 +180,11 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
                 engines.push_str(", ");
                 engines.push_str(engine.unwrap_or_default());
             }
-            None => told.push((engine.unwrap_or_default().to_owned(), words)),
+            None => notes.push((engine.unwrap_or_default().to_owned(), words)),
         }
     }
-    told.into_iter()
+    notes
+        .into_iter()
         .map(|(engines, words)| format!("{engines}{words}"))
         .collect()
 }

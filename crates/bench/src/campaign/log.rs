@@ -95,20 +95,20 @@ impl Begin {
                 ("governor", format!("{:?}", machine.governor)),
             ]
         };
-        let told = |name: &str, before: &str, now: &str| {
+        let fact = |name: &str, before: &str, now: &str| {
             let changed = before != now;
             changed.then(|| format!("{name}: {before}, now {now}"))
         };
         let pairs = of(self).into_iter().zip(of(now));
         let mut found: Vec<String> = pairs
-            .filter_map(|((name, before), (_, now))| told(name, &before, &now))
+            .filter_map(|((name, before), (_, now))| fact(name, &before, &now))
             .collect();
         let (before, now_facts) = (facts(&self.engines), facts(&now.engines));
         let more = now_facts.keys().filter(|name| !before.contains_key(*name));
         found.extend(before.keys().chain(more).filter_map(|name| {
             let [before, now] =
                 [&before, &now_facts].map(|all| all.get(name).map_or("nothing", String::as_str));
-            told(name, before, now)
+            fact(name, before, now)
         }));
         if self.plan != now.plan {
             found.push("the behaviors that engines support".into());

@@ -28,11 +28,11 @@ done
 pub const INTERRUPTS: &str = "interrupts";
 
 /// Parses the output of [`SCRIPT`] for an interface with this name.
-pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
+pub(super) fn facts(name: &str, text: &str) -> BTreeMap<String, String> {
     let mut info = BTreeMap::new();
     let (mut on, mut offloads, mut interrupts) = (Vec::new(), 0, Vec::new());
     let mut lacks = None;
-    for line in said.lines() {
+    for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["info", what, ref value @ ..] => {
@@ -87,8 +87,8 @@ pub(super) fn of_veth() -> BTreeMap<String, String> {
     let ask = || -> Result<BTreeMap<String, String>, Error> {
         let lab = network::two_ports()?;
         let sink = lab.namespace(network::SINK)?;
-        let said = sink.exec(&["sh", "-c", SCRIPT, "sh", network::PORT])?;
-        Ok(facts("ports", &said))
+        let text = sink.exec(&["sh", "-c", SCRIPT, "sh", network::PORT])?;
+        Ok(facts("ports", &text))
     };
     VETH.get_or_init(|| ask().unwrap_or_default()).clone()
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_network_card_has_driver_firmware_offloads_and_interrupts() {
-        let said = "\
+        let text = "\
 info driver mlx5_core
 info version 6.1.0
 info firmware-version 22.31.1014 (MT_0000000359)
@@ -126,7 +126,7 @@ irq 46 3-5 mlx5_comp1@pci:0000:3b:00.0
             ),
         ];
         let expected = expected.map(|(name, fact)| (name.to_owned(), fact.to_owned()));
-        assert_eq!(facts("eth1", said), expected.into());
+        assert_eq!(facts("eth1", text), expected.into());
         assert_eq!(facts("eth1", ""), BTreeMap::new());
         let without = &facts("eth1", "lacks ethtool\n")["eth1 driver"];
         assert_eq!(without, "unknown: there is no ethtool");
@@ -150,8 +150,8 @@ irq 46 3-5 mlx5_comp1@pci:0000:3b:00.0
         namespace
             .exec(&["ip", "link", "add", "one", "type", "veth", "peer", "other"])
             .expect("a veth");
-        let said = namespace.exec(&["sh", "-c", SCRIPT, "sh", "one"]);
-        let facts = self::facts("one", &said.expect("it says"));
+        let text = namespace.exec(&["sh", "-c", SCRIPT, "sh", "one"]);
+        let facts = self::facts("one", &text.expect("it says"));
         let on = &facts["one offloads on"];
         assert!(on.contains("tcp-segmentation-offload"), "{on}");
     }

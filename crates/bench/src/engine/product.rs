@@ -140,8 +140,8 @@ impl Running {
 
     /// Returns the reasons of drops and punts, for an error message.
     pub fn reasons(&self) -> String {
-        let told = self.text(&["show", "drops"]);
-        told.unwrap_or_else(|error| error.to_string())
+        let drops = self.text(&["show", "drops"]);
+        drops.unwrap_or_else(|error| error.to_string())
     }
 
     fn text(&self, words: &[&str]) -> Result<String, Error> {

@@ -235,8 +235,8 @@ mod tests {
     fn output(command: &str) -> String {
         let output = Command::new("sh").args(["-c", command]).output();
         let output = output.expect("sh");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 

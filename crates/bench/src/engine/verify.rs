@@ -119,11 +119,11 @@ mod tests {
         let linux = Standing::linux(&network, &behavior).expect("linux");
         verify(Plane::Linux, &linux, &behavior).expect("as it has to be");
         *behavior.from_linux.last_mut().expect("a frame") ^= 1;
-        let told = verify(Plane::Linux, &linux, &behavior).expect_err("one bit is wrong");
-        let told = told.to_string();
+        let error = verify(Plane::Linux, &linux, &behavior).expect_err("one bit is wrong");
+        let error = error.to_string();
         assert!(
-            told.contains("h.encaps, 3 SIDs") && told.contains("another packet"),
-            "{told}"
+            error.contains("h.encaps, 3 SIDs") && error.contains("another packet"),
+            "{error}"
         );
     }
 

@@ -326,10 +326,10 @@ mod tests {
         let expected = [Prefix::new(0, 0), Prefix::new(0x2001_0db8 << 96, 32)];
         assert_eq!(good.expect("read"), expected);
         let error = parsed("2001:db8::/32\n10.0.0.0/8\n").expect_err("IPv4");
-        let said = error.to_string();
+        let error = error.to_string();
         assert!(
-            said.starts_with("routes.txt:2: \"10.0.0.0/8\" is not an IPv6 prefix"),
-            "{said}"
+            error.starts_with("routes.txt:2: \"10.0.0.0/8\" is not an IPv6 prefix"),
+            "{error}"
         );
         assert_eq!(
             parsed("").expect_err("empty").to_string(),

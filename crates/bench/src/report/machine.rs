@@ -158,12 +158,12 @@ mod tests {
             ("kernel", "6.18"),
         ];
         let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned()));
-        let told: Vec<String> = together(&facts.into())
+        let lines: Vec<String> = together(&facts.into())
             .into_iter()
             .map(|(name, fact)| format!("{name} = {fact}"))
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 "a, b: kernel = 6.18",
                 "a: mode = none",

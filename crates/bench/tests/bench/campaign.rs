@@ -195,8 +195,8 @@ fn pictures_are_boxes_lines_curves_and_distributions() {
         .map(|point| (point.x, point.value))
         .collect();
     assert_eq!(steps, [(2.0, 0.5), (4.0, 0.75), (8.0, 1.0)]);
-    let told = table(&report, "behaviors-latency-table");
-    let fast = row(told, "plain IPv6", "fast");
+    let latencies = table(&report, "behaviors-latency-table");
+    let fast = row(latencies, "plain IPv6", "fast");
     for (head, expected) in [
         ("max (µs)", 7.9),
         ("IPDV, mean (µs)", 1.5),
@@ -377,10 +377,10 @@ fn reordered_and_duplicated_packets_are_noted_at_the_rate() {
         let row = row(rates, "End", engine);
         row.into_iter().find(|(head, _)| head == "note")
     };
-    let told = "packets arrived out of order in 1 of 1 trials; packets arrived more than once in 1 of 1 trials";
+    let expected = "packets arrived out of order in 1 of 1 trials; packets arrived more than once in 1 of 1 trials";
     let (_, fast) = note("fast").expect("a note");
     assert!(
-        matches!(&fast, Cell::Text(text) if text.contains(told)),
+        matches!(&fast, Cell::Text(text) if text.contains(expected)),
         "{fast:?}"
     );
     let slow = note("slow");

@@ -81,12 +81,15 @@ fn slower_points_are_reported_and_fail() {
         stderr(&slower),
         "sidestep-bench: 1 of 2 points have become worse\n"
     );
-    let said = stdout(&slower);
+    let printed = stdout(&slower);
     assert!(
-        said.starts_with("not alike: kernel: 6.18, then 6.19\n1 worse\n"),
-        "{said}"
+        printed.starts_with("not alike: kernel: 6.18, then 6.19\n1 worse\n"),
+        "{printed}"
     );
-    let row = said.lines().find(|line| line.starts_with("Time")).unwrap();
+    let row = printed
+        .lines()
+        .find(|line| line.starts_with("Time"))
+        .unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(
         cells,
@@ -94,12 +97,12 @@ fn slower_points_are_reported_and_fail() {
             "Time", "Sidestep", "1,000", "10", "20", "ns", "+100.0", "%", ">", "99.9", "%"
         ]
     );
-    assert!(said.ends_with("1 the same\n"), "{said}");
+    assert!(printed.ends_with("1 the same\n"), "{printed}");
 
     let faster = bench(&["compare", after, before, "--json"]);
     assert!(faster.status.success(), "{}", stderr(&faster));
-    let said: Value = serde_json::from_str(&stdout(&faster)).unwrap();
-    let outcomes: Vec<_> = said["points"]
+    let printed: Value = serde_json::from_str(&stdout(&faster)).unwrap();
+    let outcomes: Vec<_> = printed["points"]
         .as_array()
         .unwrap()
         .iter()
@@ -123,16 +126,16 @@ fn missing_points_are_reported_and_fail_unless_allowed() {
         stderr(&gone),
         "sidestep-bench: points missing from the second report: 1 (--partial allows that)\n"
     );
-    let said = stdout(&gone);
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let told = "1 the same 1 gone: only in the first report what of at Time Sidestep 2,000";
-    assert_eq!(words.join(" "), told);
+    let printed = stdout(&gone);
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    let shown = "1 the same 1 gone: only in the first report what of at Time Sidestep 2,000";
+    assert_eq!(words.join(" "), shown);
 
     let partial = bench(&["compare", before, after, "--partial", "-j"]);
     assert!(partial.status.success(), "{}", stderr(&partial));
-    let said: Value = serde_json::from_str(&stdout(&partial)).unwrap();
+    let printed: Value = serde_json::from_str(&stdout(&partial)).unwrap();
     let place = json!([{"section": "Time", "series": "Sidestep", "at": "2,000"}]);
-    assert_eq!((&said["gone"], &said["new"]), (&place, &json!([])));
+    assert_eq!((&printed["gone"], &printed["new"]), (&place, &json!([])));
 
     let new = bench(&["compare", after, before]);
     assert!(new.status.success(), "{}", stderr(&new));
@@ -157,10 +160,10 @@ fn failed_and_incomparable_points_are_a_failure() {
         stderr(&failed),
         "sidestep-bench: measurements that failed only in the second report: 1 (--partial allows that)\n"
     );
-    let said = stdout(&failed);
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let told = "2 the same 1 failed: only in the second report of at why x run 2 another packet";
-    assert_eq!(words.join(" "), told);
+    let printed = stdout(&failed);
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    let shown = "2 the same 1 failed: only in the second report of at why x run 2 another packet";
+    assert_eq!(words.join(" "), shown);
     let partial = bench(&["compare", one, other, "--partial"]);
     assert!(partial.status.success(), "{}", stderr(&partial));
 

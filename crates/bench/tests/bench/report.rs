@@ -85,9 +85,9 @@ fn every_plot_has_a_description_and_a_table() {
             let svg = all(&page, &format!("#{id} figure.{width} > svg[role=img]"));
             let named = svg[0].attr("aria-labelledby").unwrap();
             assert_eq!(named, format!("{id}-{width}-title {id}-{width}-desc"));
-            let said = text(&page, &format!("#{id}-{width}-desc")).concat();
+            let printed = text(&page, &format!("#{id}-{width}-desc")).concat();
             for series in series {
-                assert!(said.contains(&series.name), "{said}");
+                assert!(printed.contains(&series.name), "{printed}");
             }
         }
         let cells = text(&page, &format!("#{id} table")).concat();

@@ -70,8 +70,8 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
     let mut tables: Vec<Table> = Vec::new();
     for group in &campaign.groups {
         for find in [Find::Pdr, Find::Ndr, Find::Mrr] {
-            let told = campaign.finds(group).contains(&find);
-            let section = told
+            let wanted = campaign.finds(group).contains(&find);
+            let section = wanted
                 .then(|| rates::section(&results, group, find))
                 .flatten();
             if let Some(section) = section {

@@ -76,8 +76,8 @@ impl Bed {
         for (variable, name) in ["port_in", "port_out"].into_iter().zip(&system.ports) {
             let script = format!("set -- \"${variable}\"\n{}", port::SCRIPT);
             // Missing facts about a card do not prevent measurements.
-            let said = shell.run("its network cards", &script);
-            cards.extend(port::facts(name, &said.unwrap_or_default()));
+            let text = shell.run("its network cards", &script);
+            cards.extend(port::facts(name, &text.unwrap_or_default()));
         }
         let kernel = shell.run("its kernel", "uname -r")?;
         let processor = "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1";
@@ -237,8 +237,8 @@ impl Bed {
     /// Returns the reasons of Sidestep's drops and punts, for an error message.
     pub fn reasons(&self) -> String {
         let show = "ip netns exec \"$name\" \"$sidestep\" show drops";
-        let told = self.run("read Sidestep's drops", show);
-        told.unwrap_or_else(|error| error.to_string())
+        let drops = self.run("read Sidestep's drops", show);
+        drops.unwrap_or_else(|error| error.to_string())
     }
 }
 

@@ -136,13 +136,13 @@ impl Shell {
             }
             Err(RecvTimeoutError::Disconnected) => {
                 self.end();
-                let said = text(&self.errors).unwrap_or_default();
-                let said = if said.is_empty() {
+                let printed = text(&self.errors).unwrap_or_default();
+                let printed = if printed.is_empty() {
                     "no shell, or the connection is lost".to_owned()
                 } else {
-                    said
+                    printed
                 };
-                Err(Error::Wrong(format!("{}: {said}", self.place)))
+                Err(Error::Wrong(format!("{}: {printed}", self.place)))
             }
         }
     }
@@ -253,9 +253,9 @@ mod tests {
         let mut next = begin(machine, &system).expect("the next");
         assert!(!is_there("/run/netns") && links(machine).contains(&ports[1]));
         next.run("take its ports", enter).expect("taken again");
-        let told = next.run("fail", "echo out; echo err >&2; false");
-        let told = told.expect_err("it fails").to_string();
-        assert_eq!(told, "`fail` in this machine: exit code 1: err");
+        let error = next.run("fail", "echo out; echo err >&2; false");
+        let error = error.expect_err("it fails").to_string();
+        assert_eq!(error, "`fail` in this machine: exit code 1: err");
         drop(next);
         assert!(!is_there("/run/netns") && !is_there("/run"));
         let back = links(machine);

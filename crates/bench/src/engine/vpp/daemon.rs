@@ -37,7 +37,7 @@ pub(super) struct Startup {
 pub(super) struct Running {
     child: Child,
     vppctl: PathBuf,
-    told: File,
+    log: File,
 }
 
 impl Programs {
@@ -74,7 +74,7 @@ impl Programs {
         options: &Options,
     ) -> Result<Running, Error> {
         let failed = |source| Error::os(format!("start {}", self.vpp.display()), source);
-        let told = file().map_err(failed)?;
+        let log = file().map_err(failed)?;
         let (cpu, vpp) = (startup.cpu.to_string(), self.vpp.to_string_lossy());
         // This process does not use the CPU of VPP.
         let wrapped = ["--pdeathsig", "KILL", "taskset", "-c", &cpu, "nice", NICE];
@@ -84,15 +84,15 @@ impl Programs {
             .args(["sh", "-c", PRIVATE, "sh", &vpp])
             .args(startup.words(DIRECTORY))
             .stdin(Stdio::null())
-            .stdout(told.try_clone().map_err(failed)?)
-            .stderr(told.try_clone().map_err(failed)?)
+            .stdout(log.try_clone().map_err(failed)?)
+            .stderr(log.try_clone().map_err(failed)?)
             .process_group(0)
             .spawn()
             .map_err(failed)?;
         let mut running = Running {
             child,
             vppctl: self.vppctl.clone(),
-            told,
+            log,
         };
         let started = Instant::now();
         loop {
@@ -175,8 +175,8 @@ impl Running {
         let ended = self.child.try_wait();
         let ended = ended.map_err(|source| Error::os("wait for VPP", source))?;
         let Some(status) = ended else { return Ok(()) };
-        let told = text(&self.told).unwrap_or_default();
-        let last: Vec<&str> = told.lines().rev().take(LINES).collect();
+        let log = text(&self.log).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(LINES).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         Err(Error::Wrong(format!(
             "VPP has exited, {status}\n{}",
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_the_place() {
-        let told = Programs::find(Some(Path::new("/nonexistent"))).expect_err("nothing is there");
-        assert_eq!(told, "no program vpp in /nonexistent");
+        let error = Programs::find(Some(Path::new("/nonexistent"))).expect_err("nothing is there");
+        assert_eq!(error, "no program vpp in /nonexistent");
     }
 }

@@ -135,8 +135,8 @@ impl Engine for Vpp {
         let words = self.startup(case).words(DIRECTORY).join(" ");
         let mut recipe = recipe::bypassed(behavior.queues);
         recipe.push(format!("ip netns exec {ROUTER} vpp {words} &"));
-        let told = commands.iter();
-        recipe.extend(told.map(|command| format!("vppctl -s {DIRECTORY}/{SOCKET} {command}")));
+        let commands = commands.iter();
+        recipe.extend(commands.map(|command| format!("vppctl -s {DIRECTORY}/{SOCKET} {command}")));
         recipe
     }
 }

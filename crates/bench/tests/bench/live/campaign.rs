@@ -50,13 +50,13 @@ fn errors_in_a_campaign_have_line_and_column() {
     let results = folder.path("results");
     let wrong = bench(&["run", &file, "-o", &results]);
     assert_eq!(wrong.status.code(), Some(1));
-    let said = stderr(&wrong);
+    let printed = stderr(&wrong);
     let begin = format!(
         "sidestep-bench: {file}: line 8, column 29: unknown behavior \"end.dx5\"; expected "
     );
     assert!(
-        said.starts_with(&begin) && said.contains("end.dx4"),
-        "{said}"
+        printed.starts_with(&begin) && printed.contains("end.dx4"),
+        "{printed}"
     );
     assert!(fs::metadata(&results).is_err(), "nothing has begun");
 
@@ -68,22 +68,22 @@ fn errors_in_a_campaign_have_line_and_column() {
 fn list_prints_supported_behaviors_and_reasons() {
     let listed = bench(&["list"]);
     assert!(listed.status.success(), "{}", stderr(&listed));
-    let said = stdout(&listed);
-    let head = said.lines().next().unwrap();
+    let printed = stdout(&listed);
+    let head = printed.lines().next().unwrap();
     for engine in ["linux", "sidestep-tc", "sidestep-xdp"] {
-        assert!(head.contains(engine), "{said}");
+        assert!(head.contains(engine), "{printed}");
     }
     assert!(
-        said.lines().any(|line| line.starts_with("end.ad ")),
-        "{said}"
+        printed.lines().any(|line| line.starts_with("end.ad ")),
+        "{printed}"
     );
     assert!(
-        said.contains("\nNot here\n") && said.contains("\nlinux: "),
-        "{said}"
+        printed.contains("\nNot here\n") && printed.contains("\nlinux: "),
+        "{printed}"
     );
 
     if root_or_skip() {
-        let lines = said
+        let lines = printed
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         let lines: Vec<String> = lines.collect();
@@ -99,7 +99,7 @@ fn list_prints_supported_behaviors_and_reasons() {
             // The last column is VPP, which may be installed.
             assert!(
                 lines.iter().any(|it| it.starts_with(line)),
-                "{line}\nis not in\n{said}"
+                "{line}\nis not in\n{printed}"
             );
         }
     }
@@ -126,31 +126,34 @@ fn a_dry_run_prints_the_plan_and_measures_nothing() {
     let folder = Folder::new();
     let file = folder.path("campaign.yaml");
     assert!(bench(&["init", &file]).status.success());
-    let told = bench(&["run", &file, "--dry-run", "-o", &folder.path("results")]);
-    assert!(told.status.success(), "{}", stderr(&told));
-    let said = stdout(&told);
-    assert!(said.contains("behaviors: linux ipv6, 64 bytes\n"), "{said}");
+    let shown = bench(&["run", &file, "--dry-run", "-o", &folder.path("results")]);
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    let printed = stdout(&shown);
     assert!(
-        said.contains("segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes\n"),
-        "{said}"
+        printed.contains("behaviors: linux ipv6, 64 bytes\n"),
+        "{printed}"
     );
-    let last = said.lines().last().unwrap();
+    assert!(
+        printed.contains("segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes\n"),
+        "{printed}"
+    );
+    let last = printed.lines().last().unwrap();
     assert!(
         last.starts_with("24 points, 10 runs of each, about "),
-        "{said}"
+        "{printed}"
     );
     assert!(fs::metadata(folder.path("results")).is_err());
 
     let part = bench(&["run", &file, "-n", "--only", "xdp*8 SIDs"]);
-    let said = stdout(&part);
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = stdout(&part);
+    let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(
         lines[0],
         "segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes"
     );
     assert!(
         lines[1].starts_with("1 points, 10 runs of each, "),
-        "{said}"
+        "{printed}"
     );
     assert_eq!(lines.len(), 2);
     let none = bench(&["run", &file, "--only", "xdp*9 SIDs"]);
@@ -178,10 +181,10 @@ groups:
 - {name: limits, behaviors: [service.xdp], sizes: [imix], flows: [zipf 100], routes: [1]}
 ";
     let file = folder.write("proxies.yaml", text);
-    let told = bench(&["run", &file, "-n"]);
-    assert_eq!(stderr(&told), "");
+    let shown = bench(&["run", &file, "-n"]);
+    assert_eq!(stderr(&shown), "");
     assert_eq!(
-        stdout(&told),
+        stdout(&shown),
         "\
 age: sidestep-xdp end.ad, 3 SIDs, 64 bytes, 80 rules
 age: sidestep-xdp end.ad.age1, 3 SIDs, 64 bytes, 80 rules
@@ -204,14 +207,14 @@ fn a_campaign_is_measured_once_and_its_folder_gives_the_report_again() {
     let results = folder.path("results");
     let run = bench(&["run", &file, "-o", &results]);
     assert!(run.status.success(), "{}\n{}", stdout(&run), stderr(&run));
-    let said = stdout(&run);
+    let printed = stdout(&run);
     assert!(
-        said.contains("plain: MRR\n") && said.contains("Generator to sink\n"),
-        "{said}"
+        printed.contains("plain: MRR\n") && printed.contains("Generator to sink\n"),
+        "{printed}"
     );
     assert!(
-        said.ends_with(&format!("{results}/report.html\n")),
-        "{said}"
+        printed.ends_with(&format!("{results}/report.html\n")),
+        "{printed}"
     );
     let trials = format!("{results}/trials.jsonl");
     let measured = fs::read_to_string(&trials).unwrap();
@@ -239,12 +242,12 @@ fn a_campaign_is_measured_once_and_its_folder_gives_the_report_again() {
     );
     let (begun, ended) = (&lines[0]["at"], &lines[3]["at"]);
     let (begun, ended) = (begun.as_str().unwrap(), ended.as_str().unwrap());
-    let said = stderr(&again);
+    let printed = stderr(&again);
     assert!(
-        said.contains(&format!(
+        printed.contains(&format!(
             "{results} is complete, measured from {begun} to {ended}."
         )),
-        "{said}"
+        "{printed}"
     );
     assert!(!stderr(&run).contains("is complete"));
 
@@ -294,11 +297,11 @@ fn a_report_identifies_the_program_by_its_hash() {
 
     let refused = bench(&["run", &file, "-o", &results]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let printed = stderr(&refused);
     assert!(
-        said.contains("the results in this folder were measured under other conditions")
-            && said.contains(&hash),
-        "{said}"
+        printed.contains("the results in this folder were measured under other conditions")
+            && printed.contains(&hash),
+        "{printed}"
     );
 }
 
@@ -316,15 +319,15 @@ fn the_version_names_the_commit() {
         ("sidestep-bench", PathBuf::from(BENCH)),
         ("sidestep", router()),
     ] {
-        let said = stdout(&Command::new(path).arg("--version").output().unwrap());
+        let printed = stdout(&Command::new(path).arg("--version").output().unwrap());
         let begin = format!(
             "{name} {} ({}",
             env!("CARGO_PKG_VERSION"),
             stdout(&git).trim()
         );
         assert!(
-            [")\n", "-dirty)\n"].contains(&said.strip_prefix(&begin).unwrap_or(&said)),
-            "{said}"
+            [")\n", "-dirty)\n"].contains(&printed.strip_prefix(&begin).unwrap_or(&printed)),
+            "{printed}"
         );
     }
 }

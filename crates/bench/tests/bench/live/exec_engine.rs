@@ -99,17 +99,17 @@ fn an_engine_with_a_wrong_result_is_detected_and_undone() {
     if !root_or_skip() {
         return;
     }
-    let told = |script: &dyn Engine, case: &Case| match script.set_up(case) {
+    let error = |script: &dyn Engine, case: &Case| match script.set_up(case) {
         Ok(_) => panic!("it was taken for right"),
         Err(error) => error.to_string(),
     };
     let script = engine(UP, "true");
-    let wrong = told(&*script, &case("h.encaps", 2));
+    let wrong = error(&*script, &case("h.encaps", 2));
     assert!(
         wrong.contains("h.encaps, 2 SIDs") && wrong.contains("another packet"),
         "{wrong}"
     );
-    let wrong = told(&*engine("echo no >&2; exit 3", "true"), &case("ipv6", 0));
+    let wrong = error(&*engine("echo no >&2; exit 3", "true"), &case("ipv6", 0));
     assert!(
         wrong.contains("engine script") && wrong.contains("no"),
         "{wrong}"
@@ -122,7 +122,7 @@ fn an_engine_with_a_wrong_result_is_detected_and_undone() {
         interrupted: Arc::clone(&interrupted.interrupted),
         ..Options::default()
     });
-    assert_eq!(told(&*engines[0], &case("ipv6", 0)), "interrupted");
+    assert_eq!(error(&*engines[0], &case("ipv6", 0)), "interrupted");
     let left = fs::read_dir("/run/netns").expect("namespaces").flatten();
     let mine = format!("-{}-", std::process::id());
     let left: Vec<_> = left

@@ -42,13 +42,13 @@ fn huge_pages() -> String {
 fn unknown_tables_and_scenarios_are_refused_with_the_known_ones() {
     for (option, known) in [("--against", "lpm-trie"), ("--scenario", "full-view")] {
         let output = bench(&[option, "nothing"]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{output_text}");
         let help = bench(&["--help"]);
         let helped = String::from_utf8_lossy(&help.stdout);
         assert!(
-            said.contains("'nothing'") && helped.contains(known),
-            "{said}"
+            output_text.contains("'nothing'") && helped.contains(known),
+            "{output_text}"
         );
     }
 }
@@ -59,11 +59,11 @@ fn an_invalid_list_of_prefixes_is_refused_with_its_line() {
     let path = folder.path().join("routes.txt");
     fs::write(&path, "2001:db8::/32\nnonsense\n").expect("write");
     let output = bench(&["--quick", "--routes", path.to_str().expect("UTF-8")]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output_text}");
     assert!(
-        said.contains("routes.txt:2: \"nonsense\" is not an IPv6 prefix"),
-        "{said}"
+        output_text.contains("routes.txt:2: \"nonsense\" is not an IPv6 prefix"),
+        "{output_text}"
     );
 }
 
@@ -81,8 +81,8 @@ fn a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behi
         .expect("sidestep starts");
     let pid = child.id();
     let output = child.wait_with_output().expect("sidestep ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output_text}");
     assert_eq!(namespaces(pid), Vec::<String>::new());
     assert_eq!(huge_pages(), before);
 
@@ -209,8 +209,8 @@ fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     assert_eq!(killed.end().status.code(), None);
     let next = ["--quick", "--scenario", "slash128", "--points", "100"];
     let next = bench(&[&next[..], &["--against", "linux"]].concat());
-    let said = String::from_utf8_lossy(&next.stderr);
-    assert!(next.status.success(), "{said}");
+    let output_text = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success(), "{output_text}");
     assert_eq!(namespaces(pid), Vec::<String>::new());
     assert_ne!(
         namespaces(living.pid()),

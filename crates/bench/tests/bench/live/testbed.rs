@@ -380,10 +380,10 @@ fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_
     let refused = testbed.command(&[&file, "-o", &results]).output();
     let refused = refused.expect("sidestep starts");
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let printed = stderr(&refused);
     assert!(
-        said.contains("root@dut: ") && said.contains("Permission denied"),
-        "{said}"
+        printed.contains("root@dut: ") && printed.contains("Permission denied"),
+        "{printed}"
     );
 }
 
@@ -449,38 +449,38 @@ fn missing_features_of_a_machine_are_reported_before_anything_starts() {
         assert!(!Path::new(&testbed.folder.path("results")).exists());
         stderr(&run)
     };
-    let said = refused("receive: 1", "receive: 7");
+    let printed = refused("receive: 1", "receive: 7");
     let begin = "wrong.yaml: line 8, column 3: TRex at 127.0.0.1:";
     assert!(
-        said.contains(begin) && said.contains("has no port 7; it has 2"),
-        "{said}"
+        printed.contains(begin) && printed.contains("has no port 7; it has 2"),
+        "{printed}"
     );
-    let said = refused(port_out, "nobody0");
+    let printed = refused(port_out, "nobody0");
     assert!(
-        said.contains("in root@dut") && said.contains("nobody0"),
-        "{said}"
+        printed.contains("in root@dut") && printed.contains("nobody0"),
+        "{printed}"
     );
-    let said = refused("[ipv6]", "[service]");
+    let printed = refused("[ipv6]", "[service]");
     assert!(
-        said.contains("a testbed has no service behind its system"),
-        "{said}"
+        printed.contains("a testbed has no service behind its system"),
+        "{printed}"
     );
-    let said = refused("[ipv6]", "[ipv6], sizes: [2500]");
+    let printed = refused("[ipv6]", "[ipv6], sizes: [2500]");
     assert!(
-        said.contains("the system's ports have an MTU of 2000"),
-        "{said}"
+        printed.contains("the system's ports have an MTU of 2000"),
+        "{printed}"
     );
-    let said = refused("[ipv6]", "[ipv6], engines: [none]");
+    let printed = refused("[ipv6]", "[ipv6], engines: [none]");
     assert!(
-        said.contains("unknown engine \"none\"; expected linux, "),
-        "{said}"
+        printed.contains("unknown engine \"none\"; expected linux, "),
+        "{printed}"
     );
     let address = ["ip", "address", "add", "192.0.2.2/24", "dev", port_in];
     dut.exec(&address).expect("an address");
-    let said = refused("receive: 1", "receive: 1 ");
+    let printed = refused("receive: 1", "receive: 1 ");
     assert!(
-        said.contains(&format!("{port_in} has an address: ")),
-        "{said}"
+        printed.contains(&format!("{port_in} has an address: ")),
+        "{printed}"
     );
     dut.exec(&["ip", "address", "flush", "dev", port_in])
         .expect("none");

@@ -68,7 +68,7 @@ esac"#,
     }
 
     /// Returns the VPP process that received the last command, and all commands.
-    fn told(&self) -> (String, Vec<String>) {
+    fn calls(&self) -> (String, Vec<String>) {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         let lines = log
             .lines()
@@ -116,7 +116,7 @@ fn the_stand_in_for_vpp_is_started_configured_measured_and_stopped() {
     assert_eq!(vpp.facts()["program"], "vpp v0.0 that stands in");
     assert_eq!(vpp.refuses(&case("ipv6", 0)), None);
     let mut standing = vpp.set_up(&case("ipv6", 0)).expect("set up and verified");
-    let (process, commands) = programs.told();
+    let (process, commands) = programs.calls();
     let words = fs::read_to_string(format!("/proc/{process}/root/dev/shm/words"));
     let words = words.expect("it is alone there");
     assert!(
@@ -135,12 +135,12 @@ fn the_stand_in_for_vpp_is_started_configured_measured_and_stopped() {
     assert!(!Path::new("/proc").join(&process).exists());
 
     // The stand-in forwards a packet that it should encapsulate.
-    let told = error(&*vpp, &case("h.encaps", 2)).to_string();
+    let message = error(&*vpp, &case("h.encaps", 2)).to_string();
     assert!(
-        told.contains("h.encaps, 2 SIDs, 64 bytes on VPP: the router sent another packet"),
-        "{told}"
+        message.contains("h.encaps, 2 SIDs, 64 bytes on VPP: the router sent another packet"),
+        "{message}"
     );
-    assert!(!Path::new("/proc").join(programs.told().0).exists());
+    assert!(!Path::new("/proc").join(programs.calls().0).exists());
     let why = vpp.refuses(&case("end.usd", 1)).expect("refused");
     assert_eq!(why, "VPP has no End with USD");
     let why = vpp.refuses(&case("ceiling", 0)).expect("refused");
@@ -153,15 +153,15 @@ fn errors_and_exits_of_vpp_are_reported() {
         return;
     }
     let programs = StandIn::new("vpp-complains", "exec sleep 1000", "sr localsid");
-    let told = error(&*programs.engine(), &case("end", 1)).to_string();
+    let message = error(&*programs.engine(), &case("end", 1)).to_string();
     let command =
         "`sr localsid address fc0f::1 behavior end` in engine vpp: refused: unknown input";
-    assert_eq!(told, command);
-    assert!(!Path::new("/proc").join(programs.told().0).exists());
+    assert_eq!(message, command);
+    assert!(!Path::new("/proc").join(programs.calls().0).exists());
 
     let programs = StandIn::new("vpp-ends", "echo no buffers >&2; exit 3", "nothing");
-    let told = error(&*programs.engine(), &case("ipv6", 0)).to_string();
-    assert_eq!(told, "VPP has exited, exit status: 3\nno buffers");
+    let message = error(&*programs.engine(), &case("ipv6", 0)).to_string();
+    assert_eq!(message, "VPP has exited, exit status: 3\nno buffers");
 }
 
 #[test]
