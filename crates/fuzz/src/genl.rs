@@ -44,17 +44,17 @@ impl Target for Genl {
     }
 
     fn run(&mut self, input: &[u8]) {
-        let said = generic_of(input);
-        assert_eq!(said, generic_of(input), "read twice");
-        for key in said.hmac_keys.values() {
+        let parsed = generic_of(input);
+        assert_eq!(parsed, generic_of(input), "read twice");
+        for key in parsed.hmac_keys.values() {
             let length = key.secret.expose().len();
             assert!(length <= SECRET_MAX, "the secret has {length} bytes");
         }
-        for (id, _) in &said.families {
+        for (id, _) in &parsed.families {
             assert_ne!(*id, 0, "a family without an ID");
         }
-        if said.hmac_keys != self.node.hmac_keys {
-            self.node.hmac_keys = said.hmac_keys;
+        if parsed.hmac_keys != self.node.hmac_keys {
+            self.node.hmac_keys = parsed.hmac_keys;
             let ports: BTreeSet<_> = self.node.links.keys().copied().collect();
             let _ = Compiler::new(Limits::default()).compile(&self.node, &ports);
         }
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn the_seeds_are_parsed_as_intended() {
         let seeds = Genl::new().seeds();
-        let said: Vec<_> = seeds.iter().map(|(_, seed)| generic_of(seed)).collect();
-        assert_eq!(said[0].hmac_keys[&7].secret.expose(), b"a secret");
+        let parsed: Vec<_> = seeds.iter().map(|(_, seed)| generic_of(seed)).collect();
+        assert_eq!(parsed[0].hmac_keys[&7].secret.expose(), b"a secret");
         // The third key has an unknown algorithm.
-        assert_eq!(said[1].hmac_keys.keys().collect::<Vec<_>>(), [&1, &7]);
-        assert_eq!(said[2].tunsrc.len(), 1);
-        assert_eq!(said[3].families, [(FAMILY, 1)]);
-        assert_eq!(said[4].devices[0].1, 0x7f);
+        assert_eq!(parsed[1].hmac_keys.keys().collect::<Vec<_>>(), [&1, &7]);
+        assert_eq!(parsed[2].tunsrc.len(), 1);
+        assert_eq!(parsed[3].families, [(FAMILY, 1)]);
+        assert_eq!(parsed[4].devices[0].1, 0x7f);
     }
 }

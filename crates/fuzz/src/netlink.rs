@@ -88,8 +88,8 @@ pub(crate) fn make_lengths_fit(datagram: &mut [u8], fixed: fn(u16) -> usize) {
     let mut at = 0;
     while at + MESSAGE <= datagram.len() {
         let rest = datagram.len() - at;
-        let said = u32::from_ne_bytes(datagram[at..at + 4].try_into().expect("four bytes"));
-        let length = (said as usize).clamp(MESSAGE, rest);
+        let claimed = u32::from_ne_bytes(datagram[at..at + 4].try_into().expect("four bytes"));
+        let length = (claimed as usize).clamp(MESSAGE, rest);
         datagram[at..at + 4].copy_from_slice(&(length as u32).to_ne_bytes());
         let fixed = fixed(u16::from_ne_bytes([datagram[at + 4], datagram[at + 5]]));
         let end = at + length;
@@ -102,8 +102,8 @@ fn make_attributes_fit(bytes: &mut [u8]) {
     let mut at = 0;
     while at + ATTRIBUTE <= bytes.len() {
         let rest = bytes.len() - at;
-        let said = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-        let length = usize::from(said).clamp(ATTRIBUTE, rest.min(0xffff));
+        let claimed = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let length = usize::from(claimed).clamp(ATTRIBUTE, rest.min(0xffff));
         bytes[at..at + 2].copy_from_slice(&(length as u16).to_ne_bytes());
         at += length.next_multiple_of(4);
     }
