@@ -114,13 +114,13 @@ fn a_message_quotes_only_the_reported_packet() {
                 };
                 answered += 1;
                 assert!(message.bytes.len() <= 1240 || message.kind == Kind::EchoReply);
-                let told = &message.bytes[8..];
+                let quote = &message.bytes[8..];
                 let from = if message.kind == Kind::EchoReply {
                     value as usize + 8
                 } else {
                     0
                 };
-                assert_eq!(told, &packet[from..from + told.len()], "{report:?}");
+                assert_eq!(quote, &packet[from..from + quote.len()], "{report:?}");
             }
         }
     }
@@ -132,16 +132,16 @@ fn only_errors_about_own_policies_are_relayed() {
     let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
     let heard = error_about(2, 41, &inside);
     let ours = policy(EncapMode::Encap);
-    let told = relay(&heard, [&ours].into_iter()).expect("told on");
-    assert_eq!(told.message.to, address("2001:db8:1::1"));
-    assert_eq!(told.destination, address("2001:db8:2::1"));
+    let relayed = relay(&heard, [&ours].into_iter()).expect("a relayed error");
+    assert_eq!(relayed.message.to, address("2001:db8:1::1"));
+    assert_eq!(relayed.destination, address("2001:db8:2::1"));
     // Less 40 + 8 + 32.
-    assert_eq!(told.message.kind, Kind::TooBig { mtu: 1320 });
-    assert_eq!(told.message.bytes[..8], [2, 0, 0, 0, 0, 0, 5, 40]);
-    assert_eq!(told.message.bytes[8..], inside);
-    let told = relay(&error_about(3, 4, &ipv4()), [&ours].into_iter()).expect("told on");
-    assert_eq!(told.message.kind, Kind::TimeExceeded);
-    assert_eq!(told.message.bytes[..2], [11, 0]);
+    assert_eq!(relayed.message.kind, Kind::TooBig { mtu: 1320 });
+    assert_eq!(relayed.message.bytes[..8], [2, 0, 0, 0, 0, 0, 5, 40]);
+    assert_eq!(relayed.message.bytes[8..], inside);
+    let relayed = relay(&error_about(3, 4, &ipv4()), [&ours].into_iter()).expect("a relayed error");
+    assert_eq!(relayed.message.kind, Kind::TimeExceeded);
+    assert_eq!(relayed.message.bytes[..2], [11, 0]);
 
     let another_source = PolicyInfo {
         source: address("fc00:5::2"),
@@ -184,8 +184,8 @@ fn the_reported_mtu_is_at_least_the_ipv6_minimum() {
     let ours = policy(EncapMode::Encap);
     let mut heard = error_about(2, 41, &inside);
     heard[4..8].copy_from_slice(&1300u32.to_be_bytes());
-    let told = relay(&heard, [&ours].into_iter()).expect("told on");
-    assert_eq!(told.message.bytes[4..8], 1280u32.to_be_bytes());
+    let relayed = relay(&heard, [&ours].into_iter()).expect("a relayed error");
+    assert_eq!(relayed.message.bytes[4..8], 1280u32.to_be_bytes());
     // Less than the encapsulation itself: a lie.
     heard[4..8].copy_from_slice(&79u32.to_be_bytes());
     assert_eq!(relay(&heard, [&ours].into_iter()), None);
@@ -196,7 +196,7 @@ fn arbitrary_errors_are_handled_and_only_they_are_quoted() {
     let mut random = Random::new(8754);
     let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
     let policies = [policy(EncapMode::Encap), policy(EncapMode::EncapRed)];
-    let mut told = BTreeSet::new();
+    let mut kinds = BTreeSet::new();
     for seed in [
         error_about(2, 41, &inside),
         error_about(3, 41, &inside),
@@ -215,9 +215,9 @@ fn arbitrary_errors_are_handled_and_only_they_are_quoted() {
             if let Some(relayed) = relay(&heard, policies.iter()) {
                 let quote = &relayed.message.bytes[8..];
                 assert!(heard.windows(quote.len()).any(|window| window == quote));
-                told.insert(relayed.message.kind.name());
+                kinds.insert(relayed.message.kind.name());
             }
         }
     }
-    assert_eq!(told, BTreeSet::from(["packet_too_big", "time_exceeded"]));
+    assert_eq!(kinds, BTreeSet::from(["packet_too_big", "time_exceeded"]));
 }

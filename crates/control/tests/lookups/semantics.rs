@@ -243,8 +243,8 @@ fn run(family: Family) {
             let when = format!("line {number}, {line}: ip {command}");
             let of = Some(family).filter(|_| !line.starts_with("nexthop"));
             let output = ip(&namespace, of, &command);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.success(), !refused, "{when}: {said}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.success(), !refused, "{when}: {text}");
             let before = refused.then(|| follower.compiled.clone());
             follower.left = false;
             follower.agree(&when);

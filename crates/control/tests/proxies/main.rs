@@ -186,7 +186,7 @@ fn vector(bench: &mut Bench, arrivals: &[Arrival]) -> String {
         answers = Some(bench.ask(*now, *port, frame));
     }
     let (found, expected, _) = answers.expect("a frame");
-    let told = |answer: &Answer| match answer {
+    let result = |answer: &Answer| match answer {
         Answer::Forward { port, frame, .. } => {
             format!(
                 "{{forward: {{port: eth{port}, frame: \"{}\"}}}}",
@@ -199,8 +199,8 @@ fn vector(bench: &mut Bench, arrivals: &[Arrival]) -> String {
     let _ = writeln!(
         text,
         "  expect: {} # the packet path: {}",
-        told(&expected),
-        told(&found)
+        result(&expected),
+        result(&found)
     );
     text
 }
