@@ -303,9 +303,9 @@ mod tests {
                 "a service that sees frames may send any",
             ),
         ] {
-            let said = two(one, other).expect_err(one);
+            let error = two(one, other).expect_err(one);
             let want = format!("what comes back on eth1 could be of fdf1::1 or of fdf1::2: {why};");
-            assert!(said.contains(&want), "{one}, {other}: {said}");
+            assert!(error.contains(&want), "{one}, {other}: {error}");
             assert!(two(other, one).is_err(), "{other}, {one}");
         }
     }
@@ -318,20 +318,20 @@ mod tests {
                 &format!("End.AS oif {dev} inner l2 segs {segs} src fc00::9"),
             )
         };
-        let said = added(&[&frames(1, "eth1", "fc00::1,fdf1::1,fc00::2")]).expect_err("itself");
+        let error = added(&[&frames(1, "eth1", "fc00::1,fdf1::1,fc00::2")]).expect_err("itself");
         assert!(
-            said.starts_with("segs: frames of its service would come back to fdf1::1 again"),
-            "{said}"
+            error.starts_with("segs: frames of its service would come back to fdf1::1 again"),
+            "{error}"
         );
         let others = [
             frames(2, "eth1", "fdf1::3,fc00::1"),
             frames(3, "eth2", "fc00::1,fdf1::1"),
         ];
         let first = frames(1, "eth0", "fdf1::2");
-        let said = added(&[&others[0], &others[1], &first]).expect_err("by the others");
+        let error = added(&[&others[0], &others[1], &first]).expect_err("by the others");
         assert!(
-            said.contains("come back to fdf1::1 by fdf1::2, fdf1::3 again"),
-            "{said}"
+            error.contains("come back to fdf1::1 by fdf1::2, fdf1::3 again"),
+            "{error}"
         );
         let elsewhere = frames(1, "eth0", "fc00::7");
         assert_eq!(
@@ -369,10 +369,10 @@ mod tests {
         assert_eq!(added(&[&inbound, back]), Ok(()));
         let other_port = back.replace("eth1", "eth2");
         for lines in [&[back][..], &[&inbound, &other_port]] {
-            let said = added(lines).expect_err("no inbound SID");
+            let error = added(lines).expect_err("no inbound SID");
             assert!(
-                said.starts_with("iif: no inbound End.AD gets packets back on eth"),
-                "{said}"
+                error.starts_with("iif: no inbound End.AD gets packets back on eth"),
+                "{error}"
             );
         }
     }
