@@ -92,7 +92,7 @@ fn invalid_segments_are_refused_and_the_socket_is_unchanged() {
         all.push(address.parse().expect("an address"));
         all
     };
-    for (segments, hmac, said) in [
+    for (segments, hmac, message) in [
         (vec![], None, "no segment: at least one is needed"),
         (
             segments(SEGMENTS_MAX + 1),
@@ -117,8 +117,8 @@ fn invalid_segments_are_refused_and_the_socket_is_unchanged() {
         ),
     ] {
         let error = set_segments(&socket, &segments, hmac).expect_err("refused");
-        assert_eq!(error.to_string(), said);
-        assert_eq!(hex(&of_socket(&socket)), TWO, "{said}");
+        assert_eq!(error.to_string(), message);
+        assert_eq!(hex(&of_socket(&socket)), TWO, "{message}");
     }
     let four = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let error = set_segments(&four, &segments(1), None).expect_err("refused");
