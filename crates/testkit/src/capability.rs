@@ -73,8 +73,8 @@ pub fn without_vrf() -> Option<String> {
     let tried = || match thread::spawn(tried).join() {
         Ok(Ok(output)) if output.status.success() => None,
         Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Some(format!("cannot create a VRF device: {}", said.trim_end()))
+            let text = String::from_utf8_lossy(&output.stderr);
+            Some(format!("cannot create a VRF device: {}", text.trim_end()))
         }
         Ok(Err(error)) => Some(format!("cannot create a VRF device: {error}")),
         Err(_) => Some("cannot create a VRF device: the trial thread panicked".into()),
