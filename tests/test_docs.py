@@ -103,8 +103,8 @@ class Documents(unittest.TestCase):
                 self.assertTrue(known[command], f"{page.relative_to(ROOT)} names `sidestep {command}`")
 
     def test_every_command_of_the_program_is_in_the_documents(self):
-        said = subprocess.run([sidestep(), "--help"], capture_output=True, text=True, check=True).stdout
-        commands = re.findall(r"(?m)^  ([a-z]+)  ", said.split("Options:")[0])
+        printed = subprocess.run([sidestep(), "--help"], capture_output=True, text=True, check=True).stdout
+        commands = re.findall(r"(?m)^  ([a-z]+)  ", printed.split("Options:")[0])
         self.assertGreater(len(commands), 5)
         manual = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
         for command in set(commands) - {"help"}:
@@ -122,9 +122,9 @@ class Documents(unittest.TestCase):
         self.assertNotIn("punted to the kernel", done.stdout)
 
     def test_every_behavior_is_in_the_documents(self):
-        said = subprocess.run([sidestep(), "route", "add", "--help"], capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run([sidestep(), "route", "add", "--help"], capture_output=True, text=True, check=True).stdout
         page = (ROOT / "docs/reference/behaviors.md").read_text(encoding="utf-8")
-        names = re.findall(r"(?m)^  (End[\w.]*)", said) + re.findall(r"(?m)^  [\w.]+ +(H\.[\w.]+)", said)
+        names = re.findall(r"(?m)^  (End[\w.]*)", printed) + re.findall(r"(?m)^  [\w.]+ +(H\.[\w.]+)", printed)
         self.assertGreater(len(names), 10)
         for name in names:
             self.assertIn(f"\n| {name} |", page)
