@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::support::frames::{ethernet, udp};
 use crate::support::{
     Daemon, ROUTER, Star, begin, constant, counters, eventually, modes, output, printed, report,
-    said,
+    text_of,
 };
 
 /// A node file in a folder of its own.
@@ -137,7 +137,7 @@ fn refuses(star: &Star, daemon: &Daemon, file: &NodeFile) {
         let refused = output(router, &["config", "reload"]);
         assert_eq!(refused.status.code(), Some(1), "{text}");
         let said_before = format!("sidestep: {}: ", file.text());
-        let words = said(&refused);
+        let words = text_of(&refused);
         assert!(
             words.starts_with(&said_before) && words.contains(why),
             "{words}"
@@ -148,7 +148,7 @@ fn refuses(star: &Star, daemon: &Daemon, file: &NodeFile) {
         // The checks before a start find the same.
         if !text.starts_with("ports: []") && !text.contains("lo]") {
             let checked = output(router, &["config", "check", &file.text()]);
-            assert!(said(&checked).contains(why), "{}", said(&checked));
+            assert!(text_of(&checked).contains(why), "{}", text_of(&checked));
         }
     }
     file.write(&good);
@@ -203,7 +203,7 @@ fn keys_that_need_a_restart_are_refused_and_rates_change_live() {
         ),
     ] {
         file.write(&format!("{}oam_rate: 3\n", start.replace(from, to)));
-        let refused = said(&output(router, &["config", "reload"]));
+        let refused = text_of(&output(router, &["config", "reload"]));
         assert!(refused.contains(why), "{refused}");
         assert_eq!(shown(&star), before);
     }
@@ -272,7 +272,7 @@ fn options_and_ports_of_the_command_line_survive_a_reload() {
     let before = shown(&star);
     daemon.signal(Signal::SIGHUP);
     let refused = output(router, &["config", "reload"]);
-    assert!(said(&refused).contains("without `--config FILE`"));
+    assert!(text_of(&refused).contains("without `--config FILE`"));
     assert_eq!(shown(&star), before);
 }
 
@@ -323,7 +323,7 @@ fn what_is_shown_is_applied_again_unchanged_and_starts_a_daemon() {
     assert_eq!(missing.status.code(), Some(2));
     printed(router, &["hmac", "del", "7"]);
     let refused = output(router, &["config", "apply", &path]);
-    assert!(said(&refused).contains("no secret is known of HMAC key"));
+    assert!(text_of(&refused).contains("no secret is known of HMAC key"));
     // A new daemon starts with it.
     file.write(&shown(&star));
     let text = shown(&star);
@@ -353,7 +353,7 @@ fn a_configuration_is_rolled_back_unless_it_is_confirmed() {
         let found = problem(&star, "unconfirmed").expect("a problem");
         assert_eq!(found.repair.as_deref(), Some("sidestep config confirm"));
         let again = output(router, &["config", "apply", &path]);
-        assert!(said(&again).contains("waits for `sidestep config confirm`"));
+        assert!(text_of(&again).contains("waits for `sidestep config confirm`"));
         eventually("the rollback", || (shown(&star) == before).then_some(()));
         assert!(problem(&star, "unconfirmed").is_none());
         printed(router, &["config", "apply", &path, "--confirm", "1"]);
@@ -365,7 +365,7 @@ fn a_configuration_is_rolled_back_unless_it_is_confirmed() {
         );
     });
     let late = output(router, &["config", "confirm"]);
-    assert!(said(&late).contains("no configuration waits"));
+    assert!(text_of(&late).contains("no configuration waits"));
 }
 
 #[test]
@@ -388,14 +388,14 @@ fn an_apply_that_fails_at_its_last_step_changes_nothing() {
     without_loss(&star, mode, || {
         let refused = output(router, &["config", "apply", &file.text()]);
         assert!(
-            said(&refused).contains("port eth2: interface"),
+            text_of(&refused).contains("port eth2: interface"),
             "{}",
-            said(&refused)
+            text_of(&refused)
         );
         assert_eq!(shown(&star), before);
         for _ in 0..5 {
             let refused = output(router, &["port", "add", "eth2"]);
-            assert!(said(&refused).contains("already has an XDP program"));
+            assert!(text_of(&refused).contains("already has an XDP program"));
             assert_eq!(shown(&star), before);
         }
     });
@@ -445,14 +445,14 @@ fn ports_come_and_go_without_loss_at_the_others() {
                 "port a/b: no name of an interface; expected 1 to 15 bytes",
             ),
         ] {
-            let refused = said(&output(router, &words));
+            let refused = text_of(&output(router, &words));
             assert!(
                 refused.starts_with(&format!("sidestep: {why}")),
                 "{refused}"
             );
         }
         printed(router, &["port", "del", "eth1"]);
-        let refused = said(&output(router, &["port", "del", "eth0"]));
+        let refused = text_of(&output(router, &["port", "del", "eth0"]));
         assert!(refused.contains("it is the last port"), "{refused}");
     }
 }

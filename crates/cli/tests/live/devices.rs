@@ -10,7 +10,7 @@ use sidestep_control::report;
 use crate::support::frames::{IPV4, IPV6, Mac, ROUTING, ethernet, ipv6, srh, udp};
 use crate::support::ip::Ip;
 use crate::support::{
-    ROUTER, Star, begin, counters, eventually, made, output, reasons, report, said,
+    ROUTER, Star, begin, counters, eventually, made, output, reasons, report, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -187,9 +187,9 @@ fn check_refused(star: &Star, args: &[&str], message: &str) {
     let args = [&["run"], args].concat();
     let refused = output(star.router(), &args);
     assert!(
-        said(&refused).contains(message),
+        text_of(&refused).contains(message),
         "{args:?}: {}",
-        said(&refused)
+        text_of(&refused)
     );
     assert_eq!(refused.status.code(), Some(1), "{args:?}");
 }

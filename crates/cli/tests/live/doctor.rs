@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use sidestep_control::api::Request;
 use sidestep_control::report::{self, Problem, Severity};
 
-use crate::support::{Star, begin, eventually, made, output, printed, report, said};
+use crate::support::{Star, begin, eventually, made, output, printed, report, text_of};
 
 /// A fault: its code, and the shell command that seeds it.
 type Fault = (&'static str, &'static str);
@@ -30,7 +30,7 @@ fn shell(star: &Star, script: &str) {
         .stdin(Stdio::null())
         .output()
         .expect("sh starts");
-    assert!(output.status.success(), "{script}: {}", said(&output));
+    assert!(output.status.success(), "{script}: {}", text_of(&output));
 }
 
 /// Problems that `doctor` prints. The exit status is checked against them.
@@ -38,7 +38,7 @@ fn doctor(star: &Star, args: &[&str]) -> Vec<Problem> {
     let args: Vec<&str> = ["doctor", "-j"].iter().chain(args).copied().collect();
     let output = output(star.router(), &args);
     let problems: Vec<Problem> = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", said(&output)));
+        .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", text_of(&output)));
     let expected = match problems.first().map(|problem| problem.severity) {
         None | Some(Severity::Note) => 0,
         Some(Severity::Warning) => 1,
@@ -351,7 +351,11 @@ fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
         gone.then(|| find(&doctor(&star, &ports), "dead_instance"))?
     });
     let status = output(star.router(), &["show", "status"]);
-    assert!(said(&status).contains("a daemon died"), "{}", said(&status));
+    assert!(
+        text_of(&status).contains("a daemon died"),
+        "{}",
+        text_of(&status)
+    );
     assert_eq!(found.repair.as_deref(), Some("sidestep stop"));
     assert_eq!(
         printed(star.router(), &["stop"]),
@@ -391,12 +395,12 @@ fn the_log_and_show_status_have_what_doctor_finds() {
     let run = ["run", "--detach", "--mode", "tc", "eth0", "eth1"];
     star.ip().run("link set dev eth1 down");
     let started = output(star.router(), &run);
-    assert!(started.status.success(), "{}", said(&started));
+    assert!(started.status.success(), "{}", text_of(&started));
     let line = "sidestep: error: port_down: port eth1 is down; repair: ip link set dev eth1 up";
     assert!(
-        said(&started).lines().any(|it| it == line),
+        text_of(&started).lines().any(|it| it == line),
         "{}",
-        said(&started)
+        text_of(&started)
     );
     let status: report::Status = report(star.router(), Request::ShowStatus);
     assert!(find(&status.problems, "port_down").is_some());

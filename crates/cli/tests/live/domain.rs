@@ -6,7 +6,7 @@ use std::time::Duration;
 use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh, udp};
-use crate::support::{ROUTER, Star, begin, modes, output, printed, reasons, said};
+use crate::support::{ROUTER, Star, begin, modes, output, printed, reasons, text_of};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SHORTLY: Duration = Duration::from_millis(100);
@@ -79,9 +79,9 @@ fn sids_are_kept_from_ports_outside_until_a_port_is_named_inside() {
         ] {
             let refused = output(router, &words);
             assert!(
-                !refused.status.success() && said(&refused).contains(why),
+                !refused.status.success() && text_of(&refused).contains(why),
                 "{words:?}: {}",
-                said(&refused)
+                text_of(&refused)
             );
         }
 

@@ -27,7 +27,7 @@ fn run(program: &[&str]) -> Output {
 }
 
 /// Returns exit code, standard output and standard error.
-fn told(output: &Output) -> (Option<i32>, String, String) {
+fn finished(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code(),
@@ -37,7 +37,7 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
 }
 
 fn python(program: &str) -> String {
-    let (code, out, err) = told(&run(&[PYTHON, "-c", program]));
+    let (code, out, err) = finished(&run(&[PYTHON, "-c", program]));
     assert_eq!((code, &*err), (Some(0), ""), "{out}");
     out
 }
@@ -50,18 +50,18 @@ fn program(path: &Path, bytes: &[u8]) {
 
 #[test]
 fn a_program_keeps_its_arguments_its_streams_its_name_and_its_end() {
-    let (code, out, err) = told(&run(&[
+    let (code, out, err) = finished(&run(&[
         "sh",
         "-c",
-        "echo \"$0 $1\"; echo told >&2; exit 7",
+        "echo \"$0 $1\"; echo errors >&2; exit 7",
         "name",
         "--segs",
     ]));
-    assert_eq!((code, &*out, &*err), (Some(7), "name --segs\n", "told\n"));
+    assert_eq!((code, &*out, &*err), (Some(7), "name --segs\n", "errors\n"));
     // A signal ends the program as without `sidestep exec`, because there is no process in between.
     let killed = run(&["sh", "-c", "kill -TERM $$"]);
     assert_eq!(killed.status.signal(), Some(15));
-    let (code, out, _) = told(
+    let (code, out, _) = finished(
         &exec(&[&SEGMENTS[..], &["cat"]].concat())
             .output()
             .expect("it starts"),
@@ -70,7 +70,7 @@ fn a_program_keeps_its_arguments_its_streams_its_name_and_its_end() {
     // An existing preload list is kept, after the library.
     let mut others = exec(&[&SEGMENTS[..], &["--", "sh", "-c", "echo $LD_PRELOAD"]].concat());
     others.env("LD_PRELOAD", "libdl.so.2");
-    let (_, out, err) = told(&others.output().expect("it starts"));
+    let (_, out, err) = finished(&others.output().expect("it starts"));
     assert!(
         out.starts_with("/proc/") && out.ends_with(":libdl.so.2\n"),
         "{out}"
@@ -84,7 +84,7 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("no-program"), "text").expect("a file");
     program(&path("of-nothing"), b"#!/nonexistent/interpreter\n");
-    for (name, code, said) in [
+    for (name, code, reason) in [
         ("missing", 127, "no such program"),
         ("no-program/below", 127, "no such program"),
         ("no-program", 126, "Permission denied (os error 13)"),
@@ -92,11 +92,11 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
     ] {
         let path = path(name).display().to_string();
         assert_eq!(
-            told(&run(&[&path])),
+            finished(&run(&[&path])),
             (
                 Some(code),
                 String::new(),
-                format!("sidestep: {path}: {said}\n")
+                format!("sidestep: {path}: {reason}\n")
             ),
             "{name}"
         );
@@ -104,7 +104,7 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
     let interpreter = "sidestep: /nonexistent/interpreter: no such program\n";
     let of_nothing = path("of-nothing").display().to_string();
     assert_eq!(
-        told(&run(&[&of_nothing])),
+        finished(&run(&[&of_nothing])),
         (Some(127), String::new(), interpreter.into())
     );
     // As in a shell, a file without a format that the kernel knows is a shell script.
@@ -114,7 +114,7 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
     // Search in PATH: the program is missing; it is not executable; a later folder has an
     // executable one.
     let by_path = |name: &str, path: &str| {
-        told(
+        finished(
             &exec(&[&SEGMENTS[..], &["--", name]].concat())
                 .env("PATH", path)
                 .output()
@@ -196,18 +196,18 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
         .arg(env!("CARGO_BIN_EXE_sidestep"))
         .output();
     let ours = String::from_utf8(ours.expect("sh").stdout).expect("UTF-8");
-    for (name, of, said) in [
+    for (name, of, reason) in [
         ("static", "static", statically),
         ("static-pie", "static-pie", statically),
         ("script", "static", statically),
         ("go", "go", go),
         ("foreign", "foreign", machine),
     ] {
-        let expected = format!("sidestep: {}: {said}\n", path(of).display());
-        let told = told(&run(&[path(name).to_str().expect("UTF-8")]));
-        assert_eq!(told, (Some(126), String::new(), expected), "{name}");
+        let expected = format!("sidestep: {}: {reason}\n", path(of).display());
+        let outcome = finished(&run(&[path(name).to_str().expect("UTF-8")]));
+        assert_eq!(outcome, (Some(126), String::new(), expected), "{name}");
     }
-    let (code, _, err) = told(&run(&[path("musl").to_str().expect("UTF-8")]));
+    let (code, _, err) = finished(&run(&[path("musl").to_str().expect("UTF-8")]));
     assert_eq!(code, Some(126));
     assert!(
         err.contains(
@@ -234,7 +234,7 @@ fn a_program_with_privileges_of_its_own_is_refused() {
         fs::copy("/bin/true", &path).expect("a copy");
         chown(&path, Some(user), Some(user)).expect("root may");
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode");
-        let (found, _, err) = told(&run(&[path.to_str().expect("UTF-8")]));
+        let (found, _, err) = finished(&run(&[path.to_str().expect("UTF-8")]));
         assert_eq!(found, Some(code), "{mode:o} of {user}: {err}");
         assert_eq!(
             err.contains("set-user-ID, set-group-ID or has file capabilities"),
@@ -251,7 +251,7 @@ fn wrong_words_are_refused_before_anything_is_started() {
     let prefixes: Vec<&str> = std::iter::repeat_n(["--to", "fc00::/16"], 65)
         .flatten()
         .collect();
-    for (words, code, said) in [
+    for (words, code, reason) in [
         (
             vec!["--segs", &many, "--", "true"],
             1,
@@ -290,9 +290,9 @@ fn wrong_words_are_refused_before_anything_is_started() {
         (vec!["--segs", "fc00::1"], 2, "<PROGRAM>"),
         (vec!["--", "true"], 2, "--segs"),
     ] {
-        let (found, out, err) = told(&output(&words));
+        let (found, out, err) = finished(&output(&words));
         assert_eq!((found, &*out), (Some(code), ""), "{words:?}: {err}");
-        assert!(err.contains(said), "{err}");
+        assert!(err.contains(reason), "{err}");
     }
 }
 
@@ -382,6 +382,6 @@ del env['SIDESTEP_EXEC']
 done = subprocess.run([sys.executable, '-c', 'print(1)'], env=env, capture_output=True, text=True)
 print(done.returncode, done.stdout, done.stderr)"
     );
-    let said = "sidestep exec: invalid value of SIDESTEP_EXEC: segs=fc00::1 from=tomorrow";
-    assert_eq!(python(&program), format!("126  {said}\n\n0 1\n \n"));
+    let reason = "sidestep exec: invalid value of SIDESTEP_EXEC: segs=fc00::1 from=tomorrow";
+    assert_eq!(python(&program), format!("126  {reason}\n\n0 1\n \n"));
 }

@@ -16,7 +16,7 @@ use sidestep_testkit::capability::skip;
 
 use crate::support::frames::{TCP, UDP};
 use crate::support::line::{Line, all_by, all_plain};
-use crate::support::{Daemon, begin, said};
+use crate::support::{Daemon, begin, text_of};
 
 /// The path: the SID of the router next to the client, then the SID of the other router.
 const SEGMENTS: &str = "fc00:1::e,fc00:2::e";
@@ -44,9 +44,9 @@ fn finished(output: &Output) -> String {
         output.status.success(),
         "{}: {}",
         output.status,
-        said(output)
+        text_of(output)
     );
-    assert_eq!(said(output), "");
+    assert_eq!(text_of(output), "");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -181,16 +181,16 @@ fn cross(line: &Line, place: &str) {
         .concat();
         let (output, arrived) =
             line.arriving(|| started_by(line, &words).output().expect("it starts"));
-        let told: serde_json::Value =
+        let report: serde_json::Value =
             serde_json::from_str(&finished(&output)).expect("iperf3's report");
         // iperf3 reports only the bytes that were read before the sender finished.
-        let sum = |name: &str| told["end"][name]["bytes"].as_u64().unwrap_or_default();
+        let sum = |name: &str| report["end"][name]["bytes"].as_u64().unwrap_or_default();
         let (sent, received) = if udp.is_empty() {
             (sum("sum_sent"), sum("sum_received"))
         } else {
             (sum("sum"), sum("sum"))
         };
-        assert!(sent > 2_000_000 && received > 0, "{place}: {told}");
+        assert!(sent > 2_000_000 && received > 0, "{place}: {report}");
         let protocol = if udp.is_empty() { TCP } else { UDP };
         all_by(&arrived, SEGMENTS, |packet| {
             packet.port == 5201 && packet.protocol == protocol
@@ -249,10 +249,10 @@ threads = [threading.Thread(target=lambda n: udp().sendto(b"thread %d" % n, IN),
 /// Waits for a listener on this TCP port.
 fn listens(namespace: &Namespace, port: u16) {
     crate::support::eventually(&format!("a listener at {port}"), || {
-        let said = namespace
+        let sockets = namespace
             .exec(&["ss", "-Htln", "sport", "=", &port.to_string()])
             .expect("ss");
-        (!said.is_empty()).then_some(())
+        (!sockets.is_empty()).then_some(())
     });
 }
 
@@ -472,7 +472,7 @@ fn set_key(namespace: &Namespace, key: u32, secret: &str) {
         "sha256",
     ];
     let output = namespace.exec_with_input(&words, secret).expect("ip");
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
 }
 
 #[test]

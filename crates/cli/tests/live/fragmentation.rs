@@ -123,8 +123,8 @@ fn an_ipv4_packet_without_df_leaves_in_fragments() {
             assert_eq!(out.len(), ETHERNET + 1500, "{what}");
             // RFC 1191 4: with DF the source gets the MTU.
             send(&star, &a, &packet(to, 1478, true, 64));
-            let told = a.receive(SECOND).expect("receive").expect("a message");
-            let message = &told[ETHERNET + 20..];
+            let answer = a.receive(SECOND).expect("receive").expect("a message");
+            let message = &answer[ETHERNET + 20..];
             assert_eq!(message[..2], [3, 4], "{what}");
             assert_eq!(
                 message[4..8],
@@ -190,8 +190,8 @@ fn the_setting_icmp_answers_packets_without_df() {
         let (a, b) = (star.socket("a"), star.socket("b"));
         for to in [KERNEL, OWN] {
             send(&star, &a, &packet(to, 1478, false, 64));
-            let told = a.receive(SECOND).expect("receive").expect("a message");
-            let message = &told[ETHERNET + 20..];
+            let answer = a.receive(SECOND).expect("receive").expect("a message");
+            let message = &answer[ETHERNET + 20..];
             assert_eq!(message[..2], [3, 4], "{mode} {to}");
             assert_eq!(message[4..8], (1500 - PUSHED as u32).to_be_bytes());
             assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode} {to}");

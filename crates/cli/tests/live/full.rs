@@ -9,7 +9,7 @@ use sidestep_testkit::lab::mac_text;
 
 use crate::support::frames::{Mac, ROUTING, ethernet, next_header, to_mac, udp};
 use crate::support::{
-    ROUTER, Star, begin, counters, eventually, explain, output, printed, report, said,
+    ROUTER, Star, begin, counters, eventually, explain, output, printed, report, text_of,
 };
 
 /// Number of added routes, more than fit.
@@ -160,20 +160,20 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     // The output names the routes that do not fit, and the reason.
     let before = shown(&star);
     let full = format!("the table of {table} is full: it holds ");
-    let told = before.iter().filter(|route| {
+    let punted = before.iter().filter(|route| {
         let why = route.punt_reason.as_deref().unwrap_or_default();
         route.prefix.starts_with("fd00:") && why.starts_with(&full)
     });
-    assert!(told.count() >= ROUTES - served, "{table}: {before:#?}");
+    assert!(punted.count() >= ROUTES - served, "{table}: {before:#?}");
 
     // A Sidestep-only route is refused, and nothing changes.
     let own = own_route(table);
     let refused = output(router, &own);
     assert_eq!(refused.status.code(), Some(1), "{table}: {refused:?}");
     assert!(
-        said(&refused).starts_with(&format!("sidestep: {full}")),
+        text_of(&refused).starts_with(&format!("sidestep: {full}")),
         "{}",
-        said(&refused)
+        text_of(&refused)
     );
     assert_eq!(shown(&star).len(), before.len());
     assert_eq!(verdicts(&star, 0..ROUTES), found, "{table}");
@@ -285,6 +285,6 @@ fn a_limit_that_is_none_is_refused_with_what_is_allowed() {
     ] {
         let refused = output(star.router(), &["run", "--limit", word, "eth0"]);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(said(&refused).contains(reason), "{}", said(&refused));
+        assert!(text_of(&refused).contains(reason), "{}", text_of(&refused));
     }
 }

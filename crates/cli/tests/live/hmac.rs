@@ -19,7 +19,7 @@ use sidestep_testkit::offload::Offload;
 use crate::support::hosts::{Chain, ROUTERS};
 use crate::support::ip::Ip;
 use crate::support::{
-    Daemon, begin, counters, eventually, modes, printed, reasons, report, said, sidestep,
+    Daemon, begin, counters, eventually, modes, printed, reasons, report, sidestep, text_of,
 };
 
 /// Commands for End on the middle router.
@@ -141,7 +141,7 @@ fn set(namespace: &Namespace, id: u32, algorithm: &str, secret: &str) {
     writeln!(stdin, "{secret}").expect("it reads");
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
 }
 
 fn del(namespace: &Namespace, id: u32) {

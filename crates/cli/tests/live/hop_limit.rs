@@ -92,14 +92,14 @@ fn a_packet_that_expires_at_a_headend_or_a_sid_is_answered_and_not_forwarded() {
         for (what, packet) in expired() {
             let what = format!("{mode}: {what}");
             a.send(&frame(&star, &packet)).expect("send");
-            let (source, told) = message(&a).unwrap_or_else(|| panic!("{what}: no message"));
+            let (source, answer) = message(&a).unwrap_or_else(|| panic!("{what}: no message"));
             let [here4, here6] = ends("10.0.1.1", "fc00:a::1");
             let (here, kind) = if packet[0] >> 4 == 4 {
                 (here4, 11)
             } else {
                 (here6, 3)
             };
-            assert_eq!(parts(&told), (kind, 0, 0, &packet[..]), "{what}");
+            assert_eq!(parts(&answer), (kind, 0, 0, &packet[..]), "{what}");
             assert_eq!(source, here, "{what}");
             nothing_arrives(&c, &what);
         }
@@ -119,9 +119,9 @@ fn a_packet_that_expires_at_a_headend_or_a_sid_is_answered_and_not_forwarded() {
             let inner = udp_from_a(to, 1);
             a.send(&frame(&star, &outer(sid, next, &inner)))
                 .expect("send");
-            let (_, told) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid}: no message"));
+            let (_, answer) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid}: no message"));
             let kind = if next == IPV4 { 11 } else { 3 };
-            assert_eq!((told[0], told[1]), (kind, 0), "{mode}: {sid}");
+            assert_eq!((answer[0], answer[1]), (kind, 0), "{mode}: {sid}");
             nothing_arrives(&b, sid);
         }
         let after: report::Icmp = report(star.router(), Request::ShowIcmp);
@@ -179,8 +179,8 @@ fn a_headend_without_an_ipv4_address_answers_from_the_dummy_address() {
         let a = star.socket("a");
         let probe = udp_from_a("203.0.113.1", 1);
         a.send(&frame(&star, &probe)).expect("send");
-        let (source, told) = message(&a).unwrap_or_else(|| panic!("{mode}: no message"));
-        assert_eq!(parts(&told), (11, 0, 0, &probe[..]), "{mode}");
+        let (source, answer) = message(&a).unwrap_or_else(|| panic!("{mode}: no message"));
+        assert_eq!(parts(&answer), (11, 0, 0, &probe[..]), "{mode}");
         // RFC 7600.
         assert_eq!(source, IpAddr::from([192, 0, 0, 8]), "{mode}");
     }

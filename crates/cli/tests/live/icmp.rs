@@ -145,8 +145,8 @@ fn senders_are_told_of_what_linux_drops_in_silence() {
         let inner = udp(from4, to4, 1, b"four");
         a.send(&frame(&star, &outer(USD, IPV4, &inner)))
             .expect("send");
-        let (source, told) = message(&a).expect("a message");
-        assert_eq!(parts(&told), (11, 0, 0, &inner[..]), "{mode}");
+        let (source, answer) = message(&a).expect("a message");
+        assert_eq!(parts(&answer), (11, 0, 0, &inner[..]), "{mode}");
         assert_eq!(
             source,
             "10.0.1.1".parse::<IpAddr>().expect("an address"),
@@ -199,14 +199,18 @@ fn too_many_errors_are_not_sent_but_counted() {
     for _ in 0..10 {
         a.send(&wrong).expect("send");
     }
-    let mut told = 0;
+    let mut answer = 0;
     while message_within(&a, SHORTLY * 3) {
-        told += 1;
+        answer += 1;
     }
     // A second may begin meanwhile.
-    assert!((3..=4).contains(&told), "{told}");
+    assert!((3..=4).contains(&answer), "{answer}");
     let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
-    assert_eq!(icmp.suppressed.get("eth0"), Some(&(10 - told)), "{icmp:?}");
+    assert_eq!(
+        icmp.suppressed.get("eth0"),
+        Some(&(10 - answer)),
+        "{icmp:?}"
+    );
     drop(daemon);
     let _daemon = star.run(&["--mode", "tc", "--icmp-rate", "0", "eth0"]);
     a.drain().expect("receive");
@@ -248,9 +252,9 @@ fn a_sid_answers_pings_and_traceroutes() {
             let [from, to] = ends("fc00:a::2", sid);
             let probe = udp(from, to, 9, b"probe");
             a.send(&frame(&star, &probe)).expect("send");
-            let (source, told) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid} is silent"));
+            let (source, answer) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid} is silent"));
             assert_eq!(source, to, "{mode}");
-            assert_eq!(parts(&told), (1, 4, 0, &probe[..]), "{mode}: {sid}");
+            assert_eq!(parts(&answer), (1, 4, 0, &probe[..]), "{mode}: {sid}");
         }
     }
 }
@@ -316,9 +320,9 @@ fn what_linux_says_it_says_with_sidestep_on_its_ports() {
         packets
             .map(|(what, packet)| {
                 a.send(&frame(&star, &packet)).expect("send");
-                let told = message(&a);
-                assert!(told.is_some(), "{place}: {what}: silence");
-                told
+                let answer = message(&a);
+                assert!(answer.is_some(), "{place}: {what}: silence");
+                answer
             })
             .collect()
     };
@@ -370,8 +374,8 @@ fn a_headend_tells_on_what_comes_back_to_it() {
             let quote = &outer[..outer.len().min(1232)];
             for (index, heard) in [([2, 0], 1400), ([3, 0], 0)].into_iter().enumerate() {
                 c.send(&back(heard.0, heard.1, quote)).expect("send");
-                let (_, told) = message(&a).unwrap_or_else(|| panic!("{red} {from}: silence"));
-                let (kind, code, word, quoted) = parts(&told);
+                let (_, answer) = message(&a).unwrap_or_else(|| panic!("{red} {from}: silence"));
+                let (kind, code, word, quoted) = parts(&answer);
                 assert_eq!((kind, code), kinds[index], "{red} {from}");
                 let mtu = if index == 0 { 1400 - grown as u32 } else { 0 };
                 assert_eq!(word, mtu, "{red} {from}");
@@ -426,8 +430,8 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
     let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
     a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
         .expect("send");
-    let told = a.receive(SECOND).expect("receive").expect("a message");
-    assert_eq!(icmpv6_type(&told), Some(4));
+    let answer = a.receive(SECOND).expect("receive").expect("a message");
+    assert_eq!(icmpv6_type(&answer), Some(4));
     assert_eq!(
         a.receive(SHORTLY).expect("receive"),
         None,
@@ -464,8 +468,8 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     let (a, c) = (star.socket("a"), star.socket("c"));
     let wrong = outer(END, TCP, &[0; 20]);
     a.send(&frame(&star, &wrong)).expect("send");
-    let (_, told) = message(&a).expect("from the VRF");
-    assert_eq!(parts(&told), (4, 4, 40, &wrong[..]));
+    let (_, answer) = message(&a).expect("from the VRF");
+    assert_eq!(parts(&answer), (4, 4, 40, &wrong[..]));
     // Also by a SID that decapsulates other packets than that.
     for sid in [END, END_DT6] {
         let request = echo_request(address("fc00:a::2"), address(sid), 7);
@@ -486,8 +490,8 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     );
     let to_router = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &around);
     c.send(&to_router).expect("send");
-    let (_, told) = message(&a).expect("the sender of the packet inside is in the VRF");
-    assert_eq!(parts(&told), (3, 0, 0, &inside[..]));
+    let (_, answer) = message(&a).expect("the sender of the packet inside is in the VRF");
+    assert_eq!(parts(&answer), (3, 0, 0, &inside[..]));
 
     let [from, to] = ends("fc00:a::2", "2001:db8:c::1");
     a.send(&frame(&star, &udp(from, to, 9, &[5; 1200])))
@@ -498,8 +502,8 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     let packet = icmpv6("fc0a::1", "fc00:5::1", error);
     let back = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet);
     c.send(&back).expect("send");
-    let (_, told) = message(&a).expect("told on into the VRF");
-    assert_eq!((told[0], parts(&told).2), (2, 1320));
+    let (_, answer) = message(&a).expect("a relayed error in the VRF");
+    assert_eq!((answer[0], parts(&answer).2), (2, 1320));
     let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
     assert_eq!(icmp.failed, 0, "{icmp:?}");
 }
@@ -521,16 +525,16 @@ fn an_address_that_is_no_sid_does_not_relay() {
         for to in ["fc00:a::1", "fc00:b::1"] {
             let packet = relayed(to, 1);
             a.send(&frame(&star, &packet)).expect("send");
-            let (_, told) = message(&a).unwrap_or_else(|| panic!("{mode}: {to} is silent"));
-            assert_eq!(parts(&told), (4, 0, 43, &packet[..]), "{mode}: {to}");
+            let (_, answer) = message(&a).unwrap_or_else(|| panic!("{mode}: {to} is silent"));
+            assert_eq!(parts(&answer), (4, 0, 43, &packet[..]), "{mode}: {to}");
             assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}: {to}");
         }
         // The inner packet, behind a SID of the kernel.
         let inner = relayed("fc00:a::1", 1);
         a.send(&frame(&star, &outer(END_DT6, IPV6, &inner)))
             .expect("send");
-        let (_, told) = message(&a).unwrap_or_else(|| panic!("{mode}: silence"));
-        assert_eq!(parts(&told), (4, 0, 43, &inner[..]), "{mode}");
+        let (_, answer) = message(&a).unwrap_or_else(|| panic!("{mode}: silence"));
+        assert_eq!(parts(&answer), (4, 0, 43, &inner[..]), "{mode}");
         assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
         drop(daemon);
 

@@ -14,7 +14,7 @@ use sidestep_testkit::{Namespace, Napi};
 
 use crate::support::left::{run_folder, traces};
 use crate::support::{
-    Star, begin, constant, counters, eventually, modes, output, printed, report, said, sidestep,
+    Star, begin, constant, counters, eventually, modes, output, printed, report, sidestep, text_of,
 };
 
 /// The program under test.
@@ -100,10 +100,10 @@ fn of_several_that_start_at_once_one_runs_and_the_others_say_so() {
             ended.iter().partition(|output| output.status.success());
         assert_eq!(run.len(), 1, "round {round}: {ended:?}");
         for output in refused {
-            let said = said(output);
+            let text = text_of(output);
             assert!(
-                said.contains("sidestep runs in this network namespace already"),
-                "round {round}: {said}"
+                text.contains("sidestep runs in this network namespace already"),
+                "round {round}: {text}"
             );
         }
         let ports: report::Ports = report(router, Request::ShowPorts);
@@ -140,11 +140,11 @@ fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
                 .args(["-m", "sh", "-c", &script])
                 .output()
                 .expect("unshare starts");
-            let said = said(&refused);
-            assert_eq!(refused.status.code(), Some(1), "{options}: {said}");
+            let text = text_of(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{options}: {text}");
             assert!(
-                said.starts_with("sidestep: /run/sidestep") && said.ends_with(reason),
-                "{options} {detach}: {said}"
+                text.starts_with("sidestep: /run/sidestep") && text.ends_with(reason),
+                "{options} {detach}: {text}"
             );
             let left = traces(router, &["eth0"]);
             assert!(left.are_none(), "{options}: {left:?}");
@@ -211,7 +211,7 @@ fn forwarding_survives_a_daemon_that_ip_netns_exec_started() {
         let router = star.router();
         let words = ["run", "--detach", "--mode", mode, "eth0", "eth1"];
         let began = in_netns_exec(router, &words);
-        assert!(began.status.success(), "{}", said(&began));
+        assert!(began.status.success(), "{}", text_of(&began));
         kill(&report(router, Request::ShowStatus));
         let left = traces(router, &["eth0", "eth1"]);
         assert_eq!(left.tc.len() + left.xdp.len(), 2, "{mode}: {left:?}");
@@ -222,7 +222,7 @@ fn forwarding_survives_a_daemon_that_ip_netns_exec_started() {
         kill(&report(router, Request::ShowStatus));
         // Each command finds the pins.
         let stopped = in_netns_exec(router, &["stop"]);
-        assert!(stopped.status.success(), "{mode}: {}", said(&stopped));
+        assert!(stopped.status.success(), "{mode}: {}", text_of(&stopped));
         assert!(traces(router, &["eth0", "eth1"]).are_none(), "{mode}");
     }
 }
@@ -253,7 +253,7 @@ fn a_host_without_the_bpf_file_system_gets_it_for_ip_netns_exec() {
         .args([script, "sh", router.name(), PROGRAM]);
     let ended = arguments.output().expect("unshare starts");
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success(), "{text}{}", said(&ended));
+    assert!(ended.status.success(), "{text}{}", text_of(&ended));
     assert!(text.contains("pins: /sys/fs/bpf/sidestep/net-"), "{text}");
     assert!(!text.contains("net-*"), "{text}");
     assert!(text.contains("adopted the data plane"), "{text}");
@@ -273,7 +273,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
     let refused = output(router, &["run", "--pin-root", wrong, "eth0"]);
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(
-        said(&refused),
+        text_of(&refused),
         format!(
             "sidestep: {wrong} is not on a BPF file system (not mounted there); mount one with: mount -t bpf bpf {wrong}"
         )
@@ -299,13 +299,13 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
             "eth0",
         ];
         let began = run(&words);
-        assert!(began.status.success(), "{}", said(&began));
+        assert!(began.status.success(), "{}", text_of(&began));
         let status: report::Status = report(router, Request::ShowStatus);
         assert!(status.pins.starts_with(wrong), "{status:?}");
         kill(&status);
         assert_eq!(traces(router, &["eth0"]).tc.len(), 1, "it goes on");
         let again = run(&words);
-        assert!(again.status.success(), "{}", said(&again));
+        assert!(again.status.success(), "{}", text_of(&again));
         let text = String::from_utf8_lossy(&again.stdout).into_owned();
         assert!(text.contains("adopted the data plane"), "{text}");
         printed(router, &["stop"]);

@@ -12,7 +12,7 @@ use sidestep_testkit::lab::mac_text;
 use crate::support::frames::{ETHERNET, ethernet, to_mac, udp};
 use crate::support::left::{Traces, has_tcx, run_folder, traces};
 use crate::support::{
-    ROUTER, Star, begin, call, counters, eventually, output, printed, report, said,
+    ROUTER, Star, begin, call, counters, eventually, output, printed, report, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -76,9 +76,9 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
                     assert!(left.are_none(), "{mode} {way}: {left:?}");
                 }
             }
-            let (status, said) = daemon.end();
+            let (status, text) = daemon.end();
             assert!(status.success(), "{mode} {way}: {status}");
-            assert_eq!(said, "detached; forwarding is back in the kernel\n");
+            assert_eq!(text, "detached; forwarding is back in the kernel\n");
             let left = traces(router, &everything);
             assert!(left.are_none(), "{mode} {way}: {left:?}");
         }
@@ -90,7 +90,7 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
     let stopped = output(router, &["stop"]);
     assert_eq!(stopped.status.code(), Some(1));
     assert_eq!(
-        said(&stopped),
+        text_of(&stopped),
         "sidestep: sidestep is not running in this network namespace (start it with `sidestep run PORT...`)"
     );
 }
@@ -106,7 +106,7 @@ fn sighup_without_a_file_changes_nothing_and_netns_selects_the_namespace() {
     let inside = ["-n", router.name()];
     let with = |words: &[&str]| output(host, &[&inside[..], words].concat());
     let run = with(&["run", "--detach", "--mode", "tc", "eth0", "eth1"]);
-    assert!(run.status.success(), "{}", said(&run));
+    assert!(run.status.success(), "{}", text_of(&run));
     let status: report::Status = report(router, Request::ShowStatus);
     let pid = nix::unistd::Pid::from_raw(status.pid as i32);
     nix::sys::signal::kill(pid, Signal::SIGHUP).expect("it runs");
@@ -123,7 +123,7 @@ fn sighup_without_a_file_changes_nothing_and_netns_selects_the_namespace() {
     assert!(traces(router, &["eth0", "eth1"]).are_none());
     let unknown = output(host, &["-n", "nowhere", "show", "status"]);
     assert_eq!(
-        said(&unknown),
+        text_of(&unknown),
         "sidestep: network namespace nowhere: does not exist (see `ip netns list`)"
     );
     // For monitoring, 1 would be a warning.
@@ -140,14 +140,14 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
     let router = star.router();
     for mode in crate::support::modes(&["auto", "xdp"]) {
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
-        assert!(said.starts_with("forwarding on eth0 ("), "{said}");
+        let text = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
+        assert!(text.starts_with("forwarding on eth0 ("), "{text}");
         assert!(
-            said.trim_end().ends_with(')') && said.contains(" (pid "),
-            "{said}"
+            text.trim_end().ends_with(')') && text.contains(" (pid "),
+            "{text}"
         );
 
-        assert!(!said.contains("Ctrl-C"), "{said}");
+        assert!(!text.contains("Ctrl-C"), "{text}");
         let status: report::Status = report(router, Request::ShowStatus);
         let name = std::fs::read_to_string(format!("/proc/{}/comm", status.pid));
         assert_eq!(name.expect("a process"), "sidestep\n");
@@ -166,7 +166,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
         );
 
         // A second one is refused while it runs, in either way, and the first is not disturbed.
-        let pid: i32 = said
+        let pid: i32 = text
             .rsplit("(pid ")
             .next()
             .and_then(|rest| rest.trim_end().strip_suffix(')')?.parse().ok())
@@ -175,7 +175,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
             let second = output(router, words);
             assert_eq!(second.status.code(), Some(1));
             assert_eq!(
-                crate::support::said(&second),
+                crate::support::text_of(&second),
                 format!(
                     "sidestep: sidestep runs in this network namespace already (pid {pid}); `sidestep stop` ends it"
                 )
@@ -212,7 +212,7 @@ fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
         ),
     ] {
         let refused = output(router, words);
-        assert_eq!(said(&refused), reason);
+        assert_eq!(text_of(&refused), reason);
         assert_eq!(refused.status.code(), Some(1));
         let left = traces(router, &["eth0", "eth1", "eth2", "lo"]);
         assert!(left.are_none(), "{words:?}: {left:?}");
@@ -296,8 +296,8 @@ fn a_port_that_is_not_there_any_more_does_not_hinder_the_end() {
     let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
     star.ip().run("link delete eth0");
     daemon.signal(Signal::SIGTERM);
-    let (status, said) = daemon.end();
-    assert!(status.success(), "{said}");
+    let (status, text) = daemon.end();
+    assert!(status.success(), "{text}");
     let left = traces(router, &["eth1"]);
     assert!(left.are_none(), "{left:?}");
 }

@@ -12,7 +12,9 @@ use serde_json::Value;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 
-use crate::support::{Star, begin, constant, counters, eventually, output, printed, report, said};
+use crate::support::{
+    Star, begin, constant, counters, eventually, output, printed, report, text_of,
+};
 
 /// Default address of the endpoint.
 const ADDRESS: &str = "127.0.0.1:10143";
@@ -146,7 +148,7 @@ fn metrics_have_the_counters_and_the_problems() {
     assert!(
         checked.status.success() && checked.stderr.is_empty(),
         "{}",
-        said(&checked)
+        text_of(&checked)
     );
 }
 
@@ -220,14 +222,18 @@ fn the_endpoint_serves_get_of_metrics_only_and_survives_bad_clients() {
     );
     let expected = "sidestep: metrics at [::1]:9999: Address already in use (os error 98)";
     assert_eq!(
-        (refused.status.code(), said(&refused).as_str()),
+        (refused.status.code(), text_of(&refused).as_str()),
         (Some(1), expected)
     );
     drop(used);
     let refused = output(star.router(), &["run", "--metrics=9999", "eth0"]);
     assert_eq!(refused.status.code(), Some(2));
     let expected = "expected ADDRESS:PORT, such as 127.0.0.1:10143";
-    assert!(said(&refused).contains(expected), "{}", said(&refused));
+    assert!(
+        text_of(&refused).contains(expected),
+        "{}",
+        text_of(&refused)
+    );
 
     // The key of the node file.
     let file = std::env::temp_dir().join(format!("sidestep-metrics-{}.yaml", std::process::id()));

@@ -12,7 +12,7 @@ use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh};
 use crate::support::{
-    ROUTER, Star, begin, eventually, modes, output, printed, report, said, sidestep,
+    ROUTER, Star, begin, eventually, modes, output, printed, report, sidestep, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -86,9 +86,9 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
         for flags in [0x20, 0, 0x60] {
             pass(flags);
         }
-        let told = lines.wait_with_output().expect("it ends after two");
-        assert!(told.status.success(), "{mode}: {}", said(&told));
-        let copies: Vec<report::OamCopy> = String::from_utf8_lossy(&told.stdout)
+        let finished = lines.wait_with_output().expect("it ends after two");
+        assert!(finished.status.success(), "{mode}: {}", text_of(&finished));
+        let copies: Vec<report::OamCopy> = String::from_utf8_lossy(&finished.stdout)
             .lines()
             .map(|line| serde_json::from_str(line).expect("a copy"))
             .collect();
@@ -105,8 +105,8 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
             let after = Duration::from_nanos(copy.timestamp).checked_sub(before);
             assert!(after.is_some_and(|it| it < 30 * SECOND), "{mode}: {copy:?}");
         }
-        let told = table.wait_with_output().expect("it ends after two");
-        let answer = String::from_utf8_lossy(&told.stdout).into_owned();
+        let finished = table.wait_with_output().expect("it ends after two");
+        let answer = String::from_utf8_lossy(&finished.stdout).into_owned();
         assert!(
             answer.contains(" eth0: fc0f::1 segments left 1, 80 bytes from fc00:a::2"),
             "{mode}: {answer}"
@@ -138,6 +138,6 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
         pass(0x20);
         assert_eq!(copied(&star), counted, "{mode}: ignored again");
         let refused = output(router, &["oam", "rate", "many"]);
-        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}", text_of(&refused));
     }
 }

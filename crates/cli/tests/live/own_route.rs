@@ -231,10 +231,10 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
             let words = [
                 "ping", "-n", "-q", "-c", "5", "-i", "0.02", "-W", "2", target,
             ];
-            let said = host.exec(&words).unwrap_or_else(|error| error.to_string());
+            let text = host.exec(&words).unwrap_or_else(|error| error.to_string());
             assert!(
-                said.contains("5 packets transmitted, 5 received"),
-                "{mode}: {said}"
+                text.contains("5 packets transmitted, 5 received"),
+                "{mode}: {text}"
             );
         }
         let decapsulated = reasons(router)
@@ -272,7 +272,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
         let refused = |line: &str| {
             let output = crate::support::output(router, &line.split(' ').collect::<Vec<_>>());
             assert!(!output.status.success(), "{line}");
-            crate::support::said(&output)
+            crate::support::text_of(&output)
         };
         run(&format!(
             "route add {SID}/128 encap seg6local action End.DX2V vlantable 10 dev eth0"
@@ -343,7 +343,7 @@ fn a_rule_of_sidesteps_own_is_added_shown_and_removed() {
     let refused = |line: &str| {
         let output = crate::support::output(router, &line.split(' ').collect::<Vec<_>>());
         assert!(!output.status.success(), "{line}");
-        crate::support::said(&output)
+        crate::support::text_of(&output)
     };
     let (a, b, c) = (star.socket("a"), star.socket("b"), star.socket("c"));
     let ends = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("an address"));

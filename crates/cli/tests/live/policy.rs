@@ -13,7 +13,7 @@ use sidestep_testkit::lab::mac_text;
 
 use crate::support::frames::{ROUTING, destination6, ethernet, flow_label, ipv6, srh, udp};
 use crate::support::{
-    ROUTER, Star, begin, eventually, modes, output, printed, reasons, report, said,
+    ROUTER, Star, begin, eventually, modes, output, printed, reasons, report, text_of,
 };
 
 /// Number of flows, enough to measure shares.
@@ -316,10 +316,10 @@ fn refuses(bench: &Bench) {
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let refused = output(bench.star.router(), &words);
-        let said = said(&refused);
+        let text = text_of(&refused);
         assert!(
-            !refused.status.success() && said.contains(why),
-            "{line}: {said}"
+            !refused.status.success() && text.contains(why),
+            "{line}: {text}"
         );
     }
 }

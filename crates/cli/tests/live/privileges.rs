@@ -14,7 +14,7 @@ use sidestep_control::api::Request;
 use sidestep_control::report;
 
 use crate::support::left::{run_folder, traces};
-use crate::support::{Daemon, PORTS, ROUTER, Star, begin, eventually, printed, report, said};
+use crate::support::{Daemon, PORTS, ROUTER, Star, begin, eventually, printed, report, text_of};
 
 /// `CAP_NET_ADMIN` 12, `CAP_NET_RAW` 13, `CAP_PERFMON` 38, `CAP_BPF` 39.
 const KEPT: &str = "000000c000003000";
@@ -199,9 +199,13 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
             for (of_user, refused) in [&*group, NOBODY].iter().zip(refused) {
                 let asked = as_user(&star, &binary, of_user, &["show", "ports"]);
                 match refused {
-                    None => assert!(asked.status.success(), "{umask} {args:?}: {}", said(&asked)),
+                    None => assert!(
+                        asked.status.success(),
+                        "{umask} {args:?}: {}",
+                        text_of(&asked)
+                    ),
                     Some(refused) => {
-                        assert_eq!(said(&asked), **refused, "{umask} {args:?}");
+                        assert_eq!(text_of(&asked), **refused, "{umask} {args:?}");
                         assert_eq!(asked.status.code(), Some(1));
                     }
                 }
@@ -214,9 +218,9 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
         crate::support::output(star.router(), &["run", "--group", "no-such-group", "eth0"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
-        said(&unknown).contains("no such group"),
+        text_of(&unknown).contains("no such group"),
         "{}",
-        said(&unknown)
+        text_of(&unknown)
     );
 }
 

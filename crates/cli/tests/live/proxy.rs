@@ -192,7 +192,7 @@ fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
                 move || stream(served, direction, done)
             })
         });
-        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut daemon = daemon;
             for _ in 0..3 {
                 thread::sleep(Duration::from_millis(200));
@@ -212,7 +212,7 @@ fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
         }));
         done.store(true, Ordering::Release);
         let counted = streams.map(|stream| stream.join().expect("a stream"));
-        let _daemon = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let _daemon = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let all = reasons(served.star.router());
         let found = all.into_iter().find(|(_, name, _)| name == "not_learned");
         (counted, found.map_or(0, |(.., packets)| packets))

@@ -10,7 +10,7 @@ use sidestep_control::report;
 use crate::support::frames;
 use crate::support::ip::Ip;
 use crate::support::service::{Direction, Served, outer};
-use crate::support::{Daemon, PATIENCE, begin, eventually, output, reasons, report, said};
+use crate::support::{Daemon, PATIENCE, begin, eventually, output, reasons, report, text_of};
 
 const INTERVAL: Duration = Duration::from_millis(400);
 /// Tolerance for a busy machine in addition to the promise.
@@ -421,9 +421,9 @@ fn a_route_that_is_refused_changes_nothing_of_whom_is_looked_at() {
     let words: Vec<&str> = words.split_whitespace().collect();
     let refused = output(served.star.router(), &words);
     assert!(
-        !refused.status.success() && said(&refused).contains("policies"),
+        !refused.status.success() && text_of(&refused).contains("policies"),
         "{}",
-        said(&refused)
+        text_of(&refused)
     );
     let all = services(&served);
     assert_eq!(all.len(), 1, "{all:?}");

@@ -120,7 +120,7 @@ fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() 
 }
 
 /// Packets from a service to its node, as frames from its interface `eth0` at `vnf0`.
-struct Said {
+struct Case {
     what: &'static str,
     frame: Vec<u8>,
     /// Address of the socket that receives it; `None` if the node's stack replies.
@@ -129,7 +129,7 @@ struct Said {
     answers: fn(&[u8]) -> bool,
 }
 
-fn control_traffic(served: &Served) -> Vec<Said> {
+fn control_traffic(served: &Served) -> Vec<Case> {
     let (mac, router) = (
         served.star.mac(SERVICE, "eth0"),
         served.star.mac(ROUTER, "vnf0"),
@@ -145,7 +145,7 @@ fn control_traffic(served: &Served) -> Vec<Said> {
         let heard_at = Some(SocketAddr::new(ip(any), port_of_node));
         (frames::ethernet(to, mac, &packet), heard_at)
     };
-    let said = |what, (frame, heard_at), answers| Said {
+    let case = |what, (frame, heard_at), answers| Case {
         what,
         frame,
         heard_at,
@@ -155,7 +155,7 @@ fn control_traffic(served: &Served) -> Vec<Said> {
     let solicitation = frames::solicitation(from, target, mac);
     let never: fn(&[u8]) -> bool = |_| false;
     vec![
-        said(
+        case(
             "an ARP request",
             (
                 frames::arp_request(mac, [10, 0, 4, 2].into(), [10, 0, 4, 1].into()),
@@ -163,20 +163,20 @@ fn control_traffic(served: &Served) -> Vec<Said> {
             ),
             |frame| frame[12..14] == [8, 6] && frame[21] == 2,
         ),
-        said("a neighbor solicitation", (solicitation, None), |frame| {
+        case("a neighbor solicitation", (solicitation, None), |frame| {
             frames::icmpv6_type(frame) == Some(136)
         }),
-        said(
+        case(
             "DHCP by broadcast",
             dhcp([0xff; 6], "0.0.0.0", "255.255.255.255", [68, 67], 67),
             never,
         ),
-        said(
+        case(
             "DHCP to the node",
             dhcp(router, "10.0.4.2", "10.0.4.1", [68, 67], 67),
             never,
         ),
-        said(
+        case(
             "DHCPv6 by multicast",
             dhcp(
                 multicast([0, 1, 0, 2]),
@@ -187,7 +187,7 @@ fn control_traffic(served: &Served) -> Vec<Said> {
             ),
             never,
         ),
-        said(
+        case(
             "DHCPv6 to the node",
             dhcp(router, from6, node6, [546, 547], 547),
             never,
@@ -238,11 +238,11 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
             let hosts = FORTH.hosts().map(|host| served.star.socket(host));
             let mut service = FrameSocket::open(served.service(), "eth0").expect("a packet socket");
             service.keep_noise(true);
-            for said in control_traffic(&served) {
-                let what = format!("{}, {mode}, {proxy} of IPv{family}", said.what);
-                let heard = said.heard_at.map(|at| listener(&served, at));
+            for case in control_traffic(&served) {
+                let what = format!("{}, {mode}, {proxy} of IPv{family}", case.what);
+                let heard = case.heard_at.map(|at| listener(&served, at));
                 eventually(&what, || {
-                    service.send(&said.frame).expect("send");
+                    service.send(&case.frame).expect("send");
                     match &heard {
                         Some(socket) => {
                             let mut data = [0; 64];
@@ -250,7 +250,7 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
                             (data[..length] == *b"discover").then_some(())
                         }
                         None => received(&service, 200)
-                            .filter(|frame| (said.answers)(frame))
+                            .filter(|frame| (case.answers)(frame))
                             .map(|_| ()),
                     }
                 });

@@ -159,10 +159,10 @@ fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
     expected[1..4].copy_from_slice(&left[15..18]);
     assert_eq!(left, served.at_the_end(FORTH, &expected));
     let words = ["explain", "--port", "vnf1", "--frame"].join(" ");
-    let told = served.tell(&format!("{words} {}", crate::support::hex(frame)));
+    let explained = served.tell(&format!("{words} {}", crate::support::hex(frame)));
     assert!(
-        told.contains("learned headers of 80 bytes, destination fc00:bb::1"),
-        "{told}"
+        explained.contains("learned headers of 80 bytes, destination fc00:bb::1"),
+        "{explained}"
     );
 }
 

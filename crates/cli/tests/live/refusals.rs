@@ -12,13 +12,13 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::capability::skip;
 
 use crate::support::left::traces;
-use crate::support::{Star, begin, output, report, said, sidestep};
+use crate::support::{Star, begin, output, report, sidestep, text_of};
 
 const ALL: [&str; 4] = ["eth0", "eth1", "eth2", "lo"];
 
 /// The refusal is this, on one line, with exit code 1, and nothing on standard output.
 fn check_refused(what: &str, output: &Output, message: &str) {
-    assert_eq!(said(output), format!("sidestep: {message}"), "{what}");
+    assert_eq!(text_of(output), format!("sidestep: {message}"), "{what}");
     assert_eq!(output.status.code(), Some(1), "{what}");
     assert_eq!(output.stdout, b"", "{what}");
 }
@@ -75,9 +75,9 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
     let usage = output(router, &["run", "--mode", "fast", "eth0"]);
     assert_eq!(usage.status.code(), Some(2));
     assert!(
-        said(&usage).contains("[possible values: auto, xdp, generic, tc]"),
+        text_of(&usage).contains("[possible values: auto, xdp, generic, tc]"),
         "{}",
-        said(&usage)
+        text_of(&usage)
     );
 }
 
@@ -201,7 +201,7 @@ fn without_privileges_the_missing_capability_is_named() {
         .gid(65534)
         .output()
         .expect("it starts");
-    assert!(version.status.success(), "{}", said(&version));
+    assert!(version.status.success(), "{}", text_of(&version));
 
     // Another user cannot query a running daemon and gets an error.
     let _daemon = star.run(&["--mode", "tc", "eth0"]);
@@ -255,8 +255,8 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
         let file = path.to_str().expect("UTF-8");
         let refused = output(router, &["run", "--config", file]);
         let expected = format!("sidestep: {file}: {message}");
-        if said(&refused) != expected {
-            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
+        if text_of(&refused) != expected {
+            let _ = write!(wrong, "\n   found {}\nexpected {expected}", text_of(&refused));
         }
         assert_eq!(refused.status.code(), Some(1));
         let after = traces(router, &ALL);
@@ -342,8 +342,8 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         let words: Vec<&str> = words.split(' ').collect();
         let refused = output(router, &[&["route"][..], &words].concat());
         let expected = format!("sidestep: {message}");
-        if said(&refused) != expected {
-            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
+        if text_of(&refused) != expected {
+            let _ = write!(wrong, "\n   found {}\nexpected {expected}", text_of(&refused));
         }
         assert_eq!(refused.status.code(), Some(1), "{words:?}");
         let after: report::Routes = report(router, Request::ShowRoutes { all: true });

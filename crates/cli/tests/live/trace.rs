@@ -14,7 +14,7 @@ use crate::support::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, 
 use crate::support::left::traces;
 use crate::support::tracer::Tracer;
 use crate::support::{
-    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, said,
+    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, text_of,
 };
 
 const MODES: [&str; 2] = ["tc", "xdp"];
@@ -127,10 +127,10 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
         );
         for (number, frame) in frames.iter().enumerate() {
             a.send(frame).expect("send");
-            let (title, told) = tracer.packet();
+            let (title, shown) = tracer.packet();
             let begin = format!("packet {} by eth0 ({mode}), time ", number + 1);
             assert!(title.starts_with(&begin), "{title}");
-            assert_eq!(told, explained(&star, frame), "{mode}");
+            assert_eq!(shown, explained(&star, frame), "{mode}");
         }
         // The packets left unmodified by the trace.
         let out: Vec<_> = (0..3)
@@ -139,9 +139,9 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
         assert_eq!(out[0][ETHERNET + 7], 63, "hop limit");
         assert_eq!(out[2].len(), frames[2].len());
 
-        let told = explained(&star, &frames[1]);
+        let shown = explained(&star, &frames[1]);
         for words in ["End ", "advance ", "forwarded    by eth1", "fc00:5::e/128"] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(shown.contains(words), "{words}: {shown}");
         }
         assert!(explained(&star, &frames[3]).contains("dropped      no_srh: "));
         assert!(explained(&star, &frames[4]).contains("punted       route_miss: "));
@@ -182,8 +182,8 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             (&["verdict", "punt", "src", "fc00:a::2"], &[3]),
             (&["reason", "no_srh"], &[2]),
         ];
-        for (words, told) in cases.into_iter().step_by(every) {
-            let count = told.len().to_string();
+        for (words, shown) in cases.into_iter().step_by(every) {
+            let count = shown.len().to_string();
             let options = ["-j", "--count", &count];
             let words: Vec<_> = options.iter().chain(words).copied().collect();
             let mut tracer = Tracer::start(router, &words);
@@ -197,7 +197,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             for frame in &frames {
                 a.send(frame).expect("send");
             }
-            for number in told {
+            for number in shown {
                 let packet = tracer.json();
                 assert_eq!(packet["frame"], hex(&frames[*number]), "{mode} {words:?}");
                 assert_eq!(packet["bytes"], frames[*number].len());
@@ -229,7 +229,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         let first = Tracer::start(router, &[]);
         let second = output(router, &["trace"]);
         assert_eq!(
-            said(&second),
+            text_of(&second),
             "sidestep: another trace is running; only one can run at a time"
         );
         assert_eq!(second.status.code(), Some(1));
@@ -373,9 +373,9 @@ fn the_rate_bounds_what_is_told_and_packets_go_on() {
         tracer.signal(Signal::SIGINT);
         let (status, rest, end) = tracer.end();
         let most = 5 + 1 + (begun.elapsed().as_secs_f64() * 5.0) as usize;
-        let told = rest.lines().count();
+        let shown = rest.lines().count();
         assert!(status.success());
-        assert!((4..=most).contains(&told), "{words:?}: {told}, {end}");
+        assert!((4..=most).contains(&shown), "{words:?}: {shown}, {end}");
     }
 }
 
@@ -403,8 +403,8 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
     tracer.signal(Signal::SIGCONT);
     let (status, rest, end) = tracer.end();
     assert!(status.success(), "{status}");
-    let told = format!("{} packets shown; ", rest.lines().count());
-    assert!(end.starts_with(&told), "{end}");
+    let shown = format!("{} packets shown; ", rest.lines().count());
+    assert!(end.starts_with(&shown), "{end}");
     assert!(
         end.ends_with(" lost because they arrived faster than they were read"),
         "{end}"
@@ -438,7 +438,7 @@ fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     for frame in &frames {
         a.send(frame).expect("send");
     }
-    let told = [tracer.json(), tracer.json()];
+    let shown = [tracer.json(), tracer.json()];
     assert!(tracer.end().0.success());
     let mac = |node: &str, port: &str| sidestep_testkit::lab::mac_text(star.mac(node, port));
     let node = format!(
@@ -471,15 +471,15 @@ routes:
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    for (told, replayed) in told.iter().zip(&lines) {
+    for (shown, replayed) in shown.iter().zip(&lines) {
         for field in ["timestamp", "port", "bytes", "verdict", "before", "after"] {
-            assert_eq!(told[field], replayed[field], "{field}");
+            assert_eq!(shown[field], replayed[field], "{field}");
         }
-        assert!(told["timestamp"].as_u64() > Some(1_700_000_000_000_000_000));
+        assert!(shown["timestamp"].as_u64() > Some(1_700_000_000_000_000_000));
     }
     assert_eq!(lines.len(), 3, "two packets and the report");
-    for (told, frame) in told.iter().zip(&frames) {
-        assert_eq!(told["frame"], hex(frame));
+    for (shown, frame) in shown.iter().zip(&frames) {
+        assert_eq!(shown["frame"], hex(frame));
     }
 }
 
@@ -492,7 +492,7 @@ fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
     let router = star.router();
     let check = |words: &[&str], code: i32, expected: &str| {
         let refused = output(router, words);
-        let text = said(&refused);
+        let text = text_of(&refused);
         assert!(text.starts_with(expected), "{words:?}: {text}");
         assert_eq!(refused.status.code(), Some(code), "{words:?}");
     };

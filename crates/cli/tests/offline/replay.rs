@@ -271,8 +271,8 @@ fn of_several_next_hops_the_behavior_of_the_chosen_one_is_told() {
     let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
     assert!(run.status.success(), "{}", stderr(&run));
     let text = stdout(&run);
-    for told in ["255 of 256", "\n  End.T        "] {
-        assert!(text.contains(told), "{told}: {text}");
+    for printed in ["255 of 256", "\n  End.T        "] {
+        assert!(text.contains(printed), "{printed}: {text}");
     }
 }
 
@@ -300,7 +300,7 @@ fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     assert!(
         report["error"]
             .as_str()
-            .expect("said")
+            .expect("an error")
             .contains("is not a port of the node")
     );
 
@@ -356,7 +356,7 @@ fn the_good_part_of_a_damaged_capture_is_replayed_and_the_damage_is_named_by_its
     let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
     assert_eq!(report["packets"], 1);
     assert_eq!(
-        format!("sidestep: {}\n", report["error"].as_str().expect("said")),
+        format!("sidestep: {}\n", report["error"].as_str().expect("an error")),
         message
     );
     assert_eq!(read_pcapng(&fs::read(&out).expect("written")).len(), 1);

@@ -178,10 +178,10 @@ fn ping(from: &Namespace, to: &str) {
         from.exec(&one).ok()
     });
     let words = ["ping", "-n", "-q", "-c", "20", "-i", "0.01", "-W", "3", to];
-    let said = from.exec(&words).unwrap_or_else(|error| error.to_string());
+    let text = from.exec(&words).unwrap_or_else(|error| error.to_string());
     assert!(
-        said.contains("20 packets transmitted, 20 received"),
-        "{said}"
+        text.contains("20 packets transmitted, 20 received"),
+        "{text}"
     );
 }
 
@@ -305,9 +305,9 @@ pub fn throughput(chain: &Chain, what: &str) {
         let listen = ["iperf3", "-s", "-1", "-B", to, "--logfile", "/dev/null"];
         let mut server = b.spawn(&listen).expect("iperf3 (Debian package iperf3)");
         let bits = super::eventually("iperf3 listens", || {
-            let told = a.exec(&["iperf3", "-c", to, "-t", "2", "-J"]).ok()?;
-            let told: serde_json::Value = serde_json::from_str(&told).expect("a report");
-            told["end"]["sum_received"]["bits_per_second"].as_f64()
+            let report = a.exec(&["iperf3", "-c", to, "-t", "2", "-J"]).ok()?;
+            let report: serde_json::Value = serde_json::from_str(&report).expect("a report");
+            report["end"]["sum_received"]["bits_per_second"].as_f64()
         });
         eprintln!("{what}, to {to}: {:.2} Gbit/s", bits / 1e9);
         super::wait(server.child()).expect("iperf3 -1 ends");

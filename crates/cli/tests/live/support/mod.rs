@@ -295,12 +295,12 @@ pub fn output(namespace: &Namespace, args: &[&str]) -> Output {
 /// Returns the program's output. It must exit with 0.
 pub fn printed(namespace: &Namespace, args: &[&str]) -> String {
     let output = output(namespace, args);
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
+    assert!(output.status.success(), "{args:?}: {}", text_of(&output));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// Returns the program's standard error.
-pub fn said(output: &Output) -> String {
+pub fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr)
         .trim_end()
         .to_owned()
