@@ -36,8 +36,8 @@ def answer(to, message, source=None):
     """An ICMP message to the sender, beginning with its type. The checksum of ICMPv6 is 0.
     `source`: the source address, unless Linux chooses it.
     """
-    told = {"to": to, "message": bytes(message).hex()}
-    return told if source is None else {**told, "from": source}
+    expected = {"to": to, "message": bytes(message).hex()}
+    return expected if source is None else {**expected, "from": source}
 
 
 SILENCE = "none"

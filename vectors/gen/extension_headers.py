@@ -49,17 +49,17 @@ class Cases:
             forward(ETH1, sent(ETH1, advanced(sid, header, first, 0))), self.linux or SAME, about,
         )
 
-    def dropped(self, name, rfc, packet, reason, told, linux=SAME, about=""):
+    def dropped(self, name, rfc, packet, reason, expected, linux=SAME, about=""):
         """The SID drops the packet. `linux`: the frame that Linux sends, if any, and the reason."""
         if linux != SAME:
             linux = differs(forward(ETH1, sent(ETH1, linux[0])), linux[1])
-        self.group.add(name, rfc, ETH0, received(ETH0, packet), drop(reason), self.linux or linux, about, answer=told)
+        self.group.add(name, rfc, ETH0, received(ETH0, packet), drop(reason), self.linux or linux, about, answer=expected)
 
     def refuses(self, name, rfc, sid, header, first, reason, message, why, about=""):
         """The SID drops the packet with this header in front of the SRH, which Linux advances. `message`: type, code, pointer."""
         packet = advanced(sid, header, first, 1)
-        told = answer(HEADEND, error(*message, packet)) if message else SILENCE
-        self.dropped(name, rfc, packet, reason, told, (advanced(sid, header, first, 0), why), about)
+        expected = answer(HEADEND, error(*message, packet)) if message else SILENCE
+        self.dropped(name, rfc, packet, reason, expected, (advanced(sid, header, first, 0), why), about)
 
 
 def add_fragments(cases):
@@ -114,15 +114,15 @@ def add_options(cases):
         for bits, kind, message in (("01", 0x47, None), ("10", 0x87, (4, 2, 42)), ("11", 0xC7, (4, 2, 42))):
             if name == "end_psp" and bits != "11":
                 continue
-            packet, told = advanced(sid, header(kind), DESTINATION_OPTIONS, 1), SILENCE
+            packet, expected = advanced(sid, header(kind), DESTINATION_OPTIONS, 1), SILENCE
             if message:
-                told = answer(HEADEND, error(*message, packet))
+                expected = answer(HEADEND, error(*message, packet))
             leaves = advanced(sid, header(kind), DESTINATION_OPTIONS, 0)
             if name == "end_psp":
                 leaves = outer(SEGMENT_1, DESTINATION_OPTIONS, hop_limit=63) / options_header(
                     UDP_PROTOCOL, option(kind)) / udp6(HEADEND, SEGMENT_1)
             cases.dropped(f"{name}_behind_an_unknown_option_with_action_{bits}", ["8200 4.2", "8200 4.1"], packet, "unknown_option",
-                          told, (leaves, OPTIONS))
+                          expected, (leaves, OPTIONS))
     cases.advances("end_behind_an_unknown_option_with_action_00", "8200 4.2", END, header(0x07), DESTINATION_OPTIONS)
     cases.refuses("end_behind_an_unknown_option_after_others", "8200 4.2", END,
                   options_header(ROUTING, b"\x00\x01\x01\x00" + option(0x07) + b"\xd7\x02\x00\x00"), DESTINATION_OPTIONS, "unknown_option",
@@ -200,8 +200,8 @@ def add_own(cases):
                       outer(sid, header) / options_header(IPV6, option(0x07)) / inner6(64), inner6(63))
             for bits, kind in (("01", 0x47), ("10", 0x87), ("11", 0xC7)):
                 packet = outer(sid, header) / options_header(IPV6, option(kind)) / inner6(64)
-                told = SILENCE if bits == "01" else answer(HEADEND, error(4, 2, 42, packet))
-                cases.dropped(f"{name}_behind_a_{first}_option_with_action_{bits}", "8200 4.2", packet, "unknown_option", told)
+                expected = SILENCE if bits == "01" else answer(HEADEND, error(4, 2, 42, packet))
+                cases.dropped(f"{name}_behind_a_{first}_option_with_action_{bits}", "8200 4.2", packet, "unknown_option", expected)
     def steered(destination, limit, options, *headers):
         packet = IPv6(src=HOST_0, dst=destination, hlim=limit, nh=HOP_BY_HOP) / options
         for header in headers:

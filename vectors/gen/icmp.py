@@ -54,16 +54,16 @@ def fragments4(packet):
     ]
 
 
-class Told:
+class Cases:
     """Cases of one group."""
 
     def __init__(self, group, linux=None):
         self.group, self.linux = group, linux
 
-    def add(self, name, rfc, packet, reason, told, about="", trailer=b""):
+    def add(self, name, rfc, packet, reason, expected, about="", trailer=b""):
         """The packet is dropped with a message to its source."""
         self.group.add(
-            f"icmp_{name}", rfc, ETH0, received(ETH0, Raw(bytes(packet) + trailer)), drop(reason), self.linux, about, answer=told,
+            f"icmp_{name}", rfc, ETH0, received(ETH0, Raw(bytes(packet) + trailer)), drop(reason), self.linux, about, answer=expected,
         )
 
     def header_field(self, name, rfc, packet, reason, pointer, to=HEADEND, **more):
@@ -79,7 +79,7 @@ class Told:
         self.add(name, rfc, packet, reason, SILENCE, **more)
 
 
-def add_header_fields(told):
+def add_header_fields(cases):
     """An invalid SRH."""
     udp = udp6(HEADEND, SEGMENT_1)
     list_of_2 = [SEGMENT_1, END]
@@ -88,95 +88,95 @@ def add_header_fields(told):
         return SRH(next_header=next_header, segments_left=segments_left, segment_list=list_of_2, **fields)
 
     rfc = "8986 4.1 S09"
-    told.header_field("segments_left_beyond_last_entry", rfc, outer(END) / srh(segments_left=3) / udp, "srh_segments_left", 43)
-    told.header_field("last_entry_beyond_hdr_ext_len", rfc, outer(END) / srh(last_entry=2) / udp, "srh_length", 43)
-    told.header_field("srh_beyond_the_packet", "8754 2", outer(END) / srh(hdr_ext_len=40) / udp, "srh_length", 43)
-    told.header_field(
+    cases.header_field("segments_left_beyond_last_entry", rfc, outer(END) / srh(segments_left=3) / udp, "srh_segments_left", 43)
+    cases.header_field("last_entry_beyond_hdr_ext_len", rfc, outer(END) / srh(last_entry=2) / udp, "srh_length", 43)
+    cases.header_field("srh_beyond_the_packet", "8754 2", outer(END) / srh(hdr_ext_len=40) / udp, "srh_length", 43)
+    cases.header_field(
         "segments_left_behind_destination_options", rfc,
         outer(END, DESTINATION_OPTIONS) / options_header(ROUTING, OPTION_PADN_6) / srh(segments_left=9) / udp,
         "srh_segments_left", 51, about="The SRH begins eight octets later, so the pointer is greater by eight.",
     )
-    told.header_field(
+    cases.header_field(
         "segments_left_of_a_second_srh", rfc,
         outer(END) / SRH(next_header=ROUTING, segments_left=0, segment_list=[END]) / srh(segments_left=4) / udp,
         "srh_segments_left", 40 + 24 + 3, about="The first SRH has Segments Left 0, so the node skips it.",
     )
-    told.header_field("tlv_beyond_the_srh", "8754 2.1", outer(END) / srh(tlvs=bytes([0x7C, 7]) + b"sixoct") / udp, "srh_tlv", 41)
-    told.header_field("segments_left_at_end_x", rfc, outer(END_X) / srh(segments_left=3) / udp, "srh_segments_left", 43)
-    told.header_field(
+    cases.header_field("tlv_beyond_the_srh", "8754 2.1", outer(END) / srh(tlvs=bytes([0x7C, 7]) + b"sixoct") / udp, "srh_tlv", 41)
+    cases.header_field("segments_left_at_end_x", rfc, outer(END_X) / srh(segments_left=3) / udp, "srh_segments_left", 43)
+    cases.header_field(
         "segments_left_not_zero_at_end_dt6", "8986 4.4-4.9 S02",
         outer(END_DT6) / SRH(next_header=IPV6, segments_left=1, segment_list=list_of_2) / inner(), "segments_left_not_zero", 43,
     )
-    told.header_field(
+    cases.header_field(
         "quoted_to_1280_octets", "4443 2.4", outer(END) / srh(segments_left=3) / udp6(HEADEND, SEGMENT_1, pattern(1300)),
         "srh_segments_left", 43,
     )
-    told.header_field(
+    cases.header_field(
         "padding_of_the_link_is_not_quoted", "4443 2.4", outer(END) / srh(segments_left=3) / udp, "srh_segments_left", 43,
         trailer=b"\xee" * 6,
     )
-    told.header_field(
+    cases.header_field(
         "an_error_inside_an_encapsulation_is_no_error", "4443 2.4",
         outer(END) / srh(IPV6, segments_left=3)
         / IPv6(src=HOST_0, dst=HOST_1, nh=ICMPV6) / icmp6(HOST_0, HOST_1, error(1, 0, 0, b"")),
         "srh_segments_left", 43, about="The packet is IPv6 in IPv6, and its sender is not the sender of the inner error.",
     )
-    told.silence(
+    cases.silence(
         "never_about_an_error_behind_an_srh",
         outer(END) / srh(ICMPV6, segments_left=3) / icmp6(HEADEND, SEGMENT_1, error(3, 0, 0, b"what was sent")),
         "srh_segments_left",
     )
-    told.silence(
+    cases.silence(
         "never_about_a_redirect",
         outer(END) / srh(ICMPV6, segments_left=3) / icmp6(HEADEND, SEGMENT_1, bytes([137, 0, 0, 0]) + bytes(36)),
         "srh_segments_left",
     )
-    told.silence(
+    cases.silence(
         "never_about_icmp_without_a_type", outer(END) / srh(ICMPV6, segments_left=3), "srh_segments_left",
         about="The packet may be an ICMP error.",
     )
     packet = outer(END) / ROUTING_TYPE_0 / udp
-    told.group.add(
+    cases.group.add(
         "icmp_routing_header_of_type_0", "8200 4.4", ETH0, received(ETH0, packet), kernel("routing_header"),
         skip("the kernel's SID drops it without a message"), answer=answer(HEADEND, error(4, 0, 42, packet)),
         about="Segments Left is 1, and the pointer locates the routing type.",
     )
 
 
-def add_upper_layers(told):
+def add_upper_layers(cases):
     """Packets to a SID with an upper layer that it does not accept."""
     ended = SRH(next_header=TCP_PROTOCOL, segments_left=0, segment_list=[END])
     tcp = tcp6(HEADEND, END)
-    told.upper_layer("tcp_at_end", outer(END, TCP_PROTOCOL) / tcp, "no_srh", 40)
-    told.upper_layer("tcp_at_end_behind_an_srh", outer(END) / ended / tcp, "segments_left_zero", 64)
-    told.upper_layer("no_next_header_at_end", outer(END, NO_NEXT_HEADER), "no_srh", 40)
-    told.upper_layer("ipv6_at_end", outer(END, IPV6) / inner(), "no_srh", 40)
-    told.upper_layer("tcp_at_end_x", outer(END_X, TCP_PROTOCOL) / tcp6(HEADEND, END_X), "no_srh", 40)
-    told.upper_layer("ipv4_at_end_dt6", outer(END_DT6, IPV4) / ipv4(src=HOST4_0, dst=HOST4_1) / udp4(), "upper_layer", 40)
-    told.upper_layer("ipv6_at_end_dx4", outer(END_DX4, IPV6) / inner(), "upper_layer", 40)
-    told.upper_layer(
+    cases.upper_layer("tcp_at_end", outer(END, TCP_PROTOCOL) / tcp, "no_srh", 40)
+    cases.upper_layer("tcp_at_end_behind_an_srh", outer(END) / ended / tcp, "segments_left_zero", 64)
+    cases.upper_layer("no_next_header_at_end", outer(END, NO_NEXT_HEADER), "no_srh", 40)
+    cases.upper_layer("ipv6_at_end", outer(END, IPV6) / inner(), "no_srh", 40)
+    cases.upper_layer("tcp_at_end_x", outer(END_X, TCP_PROTOCOL) / tcp6(HEADEND, END_X), "no_srh", 40)
+    cases.upper_layer("ipv4_at_end_dt6", outer(END_DT6, IPV4) / ipv4(src=HOST4_0, dst=HOST4_1) / udp4(), "upper_layer", 40)
+    cases.upper_layer("ipv6_at_end_dx4", outer(END_DX4, IPV6) / inner(), "upper_layer", 40)
+    cases.upper_layer(
         "tcp_at_end_dt6_behind_options",
         outer(END_DT6, DESTINATION_OPTIONS) / options_header(TCP_PROTOCOL, OPTION_PADN_6) / tcp6(HEADEND, END_DT6), "upper_layer", 48,
     )
     reply = icmp6(HEADEND, END, bytes([129, 0, 0, 0, 1, 2, 0, 1]))
-    told.upper_layer("echo_reply_at_end", outer(END, ICMPV6) / reply, "no_srh", 40, about="This node sent no request.")
-    told.silence("never_about_an_error_at_end", outer(END, ICMPV6) / icmp6(HEADEND, END, error(4, 4, 40, b"quoted")), "no_srh")
+    cases.upper_layer("echo_reply_at_end", outer(END, ICMPV6) / reply, "no_srh", 40, about="This node sent no request.")
+    cases.silence("never_about_an_error_at_end", outer(END, ICMPV6) / icmp6(HEADEND, END, error(4, 4, 40, b"quoted")), "no_srh")
     packet = outer(END, FRAGMENT) / fragment_header(UDP_PROTOCOL, 0, True) / udp6(HEADEND, END)
-    told.add("a_fragment_at_end", "8200 4.5", packet, "reassembly", answer(HEADEND, error(3, 1, 0, packet)),
+    cases.add("a_fragment_at_end", "8200 4.5", packet, "reassembly", answer(HEADEND, error(3, 1, 0, packet)),
              about="The packet is a first fragment, and a SID does not reassemble packets.")
     udp = outer(END, UDP_PROTOCOL) / udp6(HEADEND, END, destination_port=33434)
-    told.add("traceroute_to_end", "9259 3.2.1", udp, "no_srh", answer(HEADEND, error(1, 4, 0, udp), END))
+    cases.add("traceroute_to_end", "9259 3.2.1", udp, "no_srh", answer(HEADEND, error(1, 4, 0, udp), END))
     udp = outer(END_DT6) / SRH(next_header=UDP_PROTOCOL, segments_left=0, segment_list=[END_DT6]) / udp6(HEADEND, END_DT6)
-    told.add("traceroute_to_end_dt6_behind_an_srh", "9259 3.2.2", udp, "upper_layer", answer(HEADEND, error(1, 4, 0, udp), END_DT6))
+    cases.add("traceroute_to_end_dt6_behind_an_srh", "9259 3.2.2", udp, "upper_layer", answer(HEADEND, error(1, 4, 0, udp), END_DT6))
 
 
-def add_echo(told):
+def add_echo(cases):
     """RFC 9259 3.1: ping."""
     def ping(name, sid, reason, header=None, data=b"sidestep", rfc="9259 3.1.1", linux=None):
         request = echo6(HEADEND, sid, data)
         packet = outer(sid, ICMPV6) / request if header is None else outer(sid) / header / request
         reply = b"\x81\x00\x00\x00" + bytes(request)[4:]
-        Told(told.group, linux or told.linux).add(name, rfc, packet, reason, answer(HEADEND, reply, sid))
+        Cases(cases.group, linux or cases.linux).add(name, rfc, packet, reason, answer(HEADEND, reply, sid))
 
     ping("ping_to_end", END, "no_srh")
     ping("ping_to_end_x", END_X, "no_srh")
@@ -187,14 +187,14 @@ def add_echo(told):
          SRH(next_header=ICMPV6, segments_left=0, segment_list=[END, SEGMENT_1]), rfc="9259 3.1.2")
     request = bytearray(bytes(echo6(HEADEND, END)))
     request[-1] ^= 1
-    told.silence("ping_with_a_wrong_checksum", outer(END, ICMPV6) / Raw(bytes(request)), "no_srh", "4443 2.3")
-    told.silence("ping_cut_short", outer(END, ICMPV6) / Raw(bytes(request)[:6]), "no_srh", "4443 4.1")
+    cases.silence("ping_with_a_wrong_checksum", outer(END, ICMPV6) / Raw(bytes(request)), "no_srh", "4443 2.3")
+    cases.silence("ping_cut_short", outer(END, ICMPV6) / Raw(bytes(request)[:6]), "no_srh", "4443 4.1")
 
 
-def add_own(told):
+def add_own(cases):
     """Messages at SIDs that Linux lacks and therefore cannot answer."""
     def reported(name, rfc, packet, reason, to, message, about=""):
-        told.add(name, rfc, packet, reason, answer(to, message), about=about)
+        cases.add(name, rfc, packet, reason, answer(to, message), about=about)
 
     packet = inner(1)
     reported("inner_hop_limit_1", "8986 4.16.3", outer(USD, IPV6) / packet, "hop_limit", HOST_0, error(3, 0, 0, packet),
@@ -211,16 +211,16 @@ def add_own(told):
     packet = ipv4(src=HOST4_0, dst=HOST4_1, flags="DF") / udp4(pattern(MTU + 1 - 28))
     reported("inner_ipv4_too_big", "1191 4", outer(USD, IPV4) / packet, "too_big", HOST4_0, error4(3, 4, MTU, packet))
     packet = ipv4(src=HOST4_0, dst=HOST4_1) / udp4(pattern(MTU + 1 - 28))
-    told.group.add(
+    cases.group.add(
         "icmp_inner_ipv4_too_big_without_df", "1191 4", ETH0, received(ETH0, outer(USD, IPV4) / packet), kernel("fragmented"),
-        told.linux, "The packet leaves in fragments.", answer=SILENCE, fragments=fragments4(bytes(packet)),
+        cases.linux, "The packet leaves in fragments.", answer=SILENCE, fragments=fragments4(bytes(packet)),
     )
     packet = inner(destination="2001:db8:dead::1")
     reported("inner_without_a_route", "4443 3.1", outer(USD_T, IPV6) / packet, "no_route", HOST_0, error(1, 0, 0, packet))
     packet = IP(src=HOST4_0, dst=HOST4_1, ttl=1, proto=1) / Raw(error4(3, 0, 0, pattern(28)))
-    told.silence("never_about_an_icmpv4_error_inside", outer(USD, IPV4) / packet, "hop_limit", "1812 4.3.2.7")
+    cases.silence("never_about_an_icmpv4_error_inside", outer(USD, IPV4) / packet, "hop_limit", "1812 4.3.2.7")
     packet = ipv4(src=HOST4_0, dst=HOST4_1, ttl=1, frag=1) / Raw(pattern(8))
-    told.silence("never_about_a_later_fragment_inside", outer(USD, IPV4) / packet, "hop_limit", "1812 4.3.2.7")
+    cases.silence("never_about_a_later_fragment_inside", outer(USD, IPV4) / packet, "hop_limit", "1812 4.3.2.7")
 
 
 def groups():
@@ -231,14 +231,14 @@ def groups():
         f"{END_DT6}/128 encap seg6local action End.DT6 table main dev eth0",
         f"{END_DX4}/128 encap seg6local action End.DX4 nh4 10.1.0.1 dev eth0",
     ]))
-    told = Told(linux)
-    add_header_fields(told)
-    add_upper_layers(told)
-    add_echo(told)
+    cases = Cases(linux)
+    add_header_fields(cases)
+    add_upper_layers(cases)
+    add_echo(cases)
     own = Group("icmp_own", "ICMP messages to senders of packets to Sidestep-only SIDs.", node(routes=[
         f"{USD}/128 encap seg6local action End.X nh6 fc01::1 flavors usd dev eth0",
         f"{USD_T}/128 encap seg6local action End.T table 100 flavors usd dev eth0",
         "fc0a::/16 via fc01::1 dev eth1 table 100",
     ], mtu={"eth1": MTU}))
-    add_own(Told(own, skip("Linux does not have the SID")))
+    add_own(Cases(own, skip("Linux does not have the SID")))
     return [linux, own]

@@ -40,8 +40,8 @@ RELAYED = differs(forward(ETH1, sent(ETH1, ipv6(SEGMENT_1, hop_limit=63) / srh(0
 def add_to_the_node(group):
     """Packets that arrive with a local address as destination."""
     def dropped(name, packet, pointer, linux, about="", quoted=None):
-        told = answer(HEADEND, error(4, 0, pointer, packet if quoted is None else quoted))
-        group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"), linux, about, answer=told)
+        expected = answer(HEADEND, error(4, 0, pointer, packet if quoted is None else quoted))
+        group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"), linux, about, answer=expected)
 
     dropped("srh_with_a_segment_left", ipv6() / srh() / UDP, 43, RELAYED)
     dropped("srh_at_the_address_of_another_port", ipv6("fc01::2") / srh() / UDP, 43, RELAYED)
@@ -105,9 +105,9 @@ def add_kept(group):
 def add_behind_sids(group):
     """Packets whose local address follows a SID."""
     def add(name, packet, pointer, quoted=None, to=HEADEND, about=""):
-        told = answer(to, error(4, 0, pointer, quoted or packet))
+        expected = answer(to, error(4, 0, pointer, quoted or packet))
         linux = skip("Linux advances the SRH")
-        group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"), linux, about, answer=told)
+        group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"), linux, about, answer=expected)
 
     inner = ipv6(source=HOST_0) / srh() / UDP
     add("srh_behind_end_dt6", ipv6(END_DT6, IPV6) / inner, 43, inner, HOST_0, "The message quotes the inner packet.")

@@ -234,7 +234,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let formatter = PacketFormatter {
         explain: explain_live::live,
         headers: headers::learned,
-        sample: trace::tell,
+        sample: trace::sample,
     };
     // `--detach` starts /proc/self/exe, and the kernel would name the process after it.
     nix::sys::prctl::set_name(NAME_C)?;

@@ -184,7 +184,7 @@ struct Line<'a> {
 
 /// Formats a traced packet; runs in the daemon. Returns `None` if the packet does not match the
 /// filter. The packet path checks only a part of it.
-pub fn tell(
+pub fn sample(
     node: &Node,
     compiled: &Compiled,
     filter: &Filter,

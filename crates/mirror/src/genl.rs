@@ -138,16 +138,17 @@ pub struct Generic {
 /// Decodes one datagram without a kernel, for tests.
 #[doc(hidden)]
 pub fn generic_of(datagram: &[u8]) -> Generic {
-    let mut said = Generic::default();
+    let mut found = Generic::default();
     for message in messages(datagram) {
-        said.hmac_keys.extend(decode_hmac(&message));
-        said.tunsrc.extend(decode_tunsrc(&message));
-        said.devices.extend(decode_device(&message));
+        found.hmac_keys.extend(decode_hmac(&message));
+        found.tunsrc.extend(decode_tunsrc(&message));
+        found.devices.extend(decode_device(&message));
         let family = decode_family(&message);
-        said.families
+        found
+            .families
             .extend(family.map(|family| (family.id, family.groups.len())));
     }
-    said
+    found
 }
 
 fn decode_tunsrc(message: &Message<'_>) -> Option<IpAddr> {

@@ -92,12 +92,12 @@ impl Storm {
             .expect("iproute2");
         let mut input = ip.stdin.take().expect("piped");
         let over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&over);
+        let stop = Arc::clone(&over);
         // The storm ends by itself, so that a mirror that waits for its end fails instead of
         // hanging.
         let end = Instant::now() + Duration::from_secs(8);
         let writer = std::thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) && Instant::now() < end {
+            while !stop.load(Ordering::Relaxed) && Instant::now() < end {
                 if input.write_all(commands.as_bytes()).is_err() {
                     return;
                 }

@@ -39,11 +39,11 @@ fn compare(key: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
             }
         }
         _ if before == after => {}
-        _ => found.push(format!("{key}: {}, now {}", told(before), told(after))),
+        _ => found.push(format!("{key}: {}, now {}", text(before), text(after))),
     }
 }
 
-fn told(value: &Value) -> String {
+fn text(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
         value => value.to_string(),

@@ -30,7 +30,7 @@ pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
     let all = report.tables.iter().chain(&refusals);
     for table in all.filter(|table| table.id != COMMANDS) {
         writeln!(out, "{}", style.paint(Ink::Title, &table.title))?;
-        writeln!(out, "{}\n", told(table))?;
+        writeln!(out, "{}\n", listed(table))?;
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ fn rows(section: &Section) -> Table {
     rows
 }
 
-fn told(from: &crate::result::Table) -> Table {
+fn listed(from: &crate::result::Table) -> Table {
     let heads: Vec<&str> = from.heads.iter().map(String::as_str).collect();
     let numbers = (0..heads.len()).filter(|column| text::is_numeric(from, *column));
     let numbers: Vec<&str> = numbers.map(|column| heads[column]).collect();

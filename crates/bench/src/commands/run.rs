@@ -73,7 +73,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         interrupted: &interrupted,
     };
     if args.dry_run {
-        return tell(&runner, out);
+        return print_plan(&runner, out);
     }
     let folder = args
         .output
@@ -116,7 +116,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 }
 
 /// Prints the plan of a campaign.
-fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
+fn print_plan(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
     let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
     for point in chosen() {

@@ -9,7 +9,7 @@ use sidestep_control::report;
 use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
 
-use crate::support::hosts::{Chain, ROUTERS, began_at_tc, cross, tell, were_left_uncut};
+use crate::support::hosts::{Chain, ROUTERS, began_at_tc, cross, print_duration, were_left_uncut};
 use crate::support::{begin, report};
 
 /// Returns a chain with End in the middle.
@@ -63,7 +63,7 @@ fn ping_and_tcp_cross_three_routers_with_tc_and_all_offloads_on() {
     began_at_tc(&daemons);
     let started = Instant::now();
     let judged = cross(&chain);
-    tell("tc, offloads on", started, judged);
+    print_duration("tc, offloads on", started, judged);
     check_carried(&chain, "auto");
     were_left_uncut(&judged);
 }
@@ -96,7 +96,7 @@ fn what_is_left_to_the_last_device_is_completed_there_after_decapsulation() {
         }
         let started = Instant::now();
         let judged = cross(&chain);
-        tell(&format!("tc, offloads off at {place}"), started, judged);
+        print_duration(&format!("tc, offloads off at {place}"), started, judged);
         for at_host in judged {
             assert!(at_host.right > 1000, "{place}: {judged:?}");
             assert_eq!(at_host.left_to_device, 0, "{place}: {judged:?}");
@@ -124,7 +124,7 @@ fn ping_and_tcp_cross_three_routers_with_xdp_and_complete_frames() {
     }
     let started = Instant::now();
     let judged = cross(&chain);
-    tell("xdp", started, judged);
+    print_duration("xdp", started, judged);
     check_carried(&chain, "xdp");
     for at_host in judged {
         assert!(at_host.right > 1000, "{judged:?}");

@@ -10,7 +10,7 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
 
 use crate::support::frames::{ETHERNET, ROUTING, ethernet, ipv6, srh, udp};
-use crate::support::hosts::{Chain, cross, tell};
+use crate::support::hosts::{Chain, cross, print_duration};
 use crate::support::ip::Ip;
 use crate::support::{ROUTER, Star, begin, counters, report};
 
@@ -60,7 +60,7 @@ fn tcp_finds_its_way_through_a_smaller_link_with_tc() {
         let chain = chain("livepmtu", link);
         let _daemons = chain.start("auto", &[]);
         let started = Instant::now();
-        tell(place, started, cross(&chain));
+        print_duration(place, started, cross(&chain));
         // At least one error per family.
         assert!(told_on(&chain) >= 2, "{place}");
     }
@@ -79,7 +79,7 @@ fn tcp_finds_its_way_through_a_smaller_link_with_xdp() {
     let _napi = ["a", "b"].map(|host| Napi::attach(chain.node(host), "eth0").expect("NAPI"));
     let _daemons = chain.start("xdp", &[]);
     let started = Instant::now();
-    tell("xdp", started, cross(&chain));
+    print_duration("xdp", started, cross(&chain));
     assert!(told_on(&chain) >= 2);
 }
 

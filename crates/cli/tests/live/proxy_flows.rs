@@ -199,13 +199,13 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
             (crate::support::hex(&received) == frame).then_some(())
         });
 
-        let table = served.tell("route show -s");
+        let table = served.sidestep("route show -s");
         assert!(table.contains("8 of 8 flows, 12 evicted"), "{table}");
         assert!(
             table.contains(" s ago: IPv6 source fc00:99::1, "),
             "{table}"
         );
-        let json: Value = serde_json::from_str(&served.tell("route show -j")).expect("JSON");
+        let json: Value = serde_json::from_str(&served.sidestep("route show -j")).expect("JSON");
         let flows = &json[0]["return_path"]["flows"];
         assert_eq!(
             *flows,

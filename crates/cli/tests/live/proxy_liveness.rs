@@ -98,7 +98,7 @@ fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_
             "{service:?}"
         );
     }
-    let table = served.tell("route show -s");
+    let table = served.sidestep("route show -s");
     assert!(
         table.contains("down, ") && table.contains("down 1 time"),
         "{table}"
@@ -157,7 +157,7 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
     };
     until(&served, "up", SIDS.len());
     through(&served);
-    let shown = served.tell("route show");
+    let shown = served.sidestep("route show");
 
     for _ in 0..2 {
         let downs = services(&served)[0].downs;
@@ -178,7 +178,7 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
             (dropped(&served) == before + 1).then_some(())
         });
         // The routes are printed as they were entered.
-        let routes = served.tell("route show");
+        let routes = served.sidestep("route show");
         assert!(
             routes.contains("oif vnf0") && !routes.contains(" if"),
             "{routes}"
@@ -187,7 +187,7 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
         served.is_made_again();
         until(&served, "up", SIDS.len());
         through(&served);
-        assert_eq!(served.tell("route show"), shown);
+        assert_eq!(served.sidestep("route show"), shown);
     }
 }
 
@@ -374,7 +374,7 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
     }
     let problem = || {
         served
-            .tell("show status")
+            .sidestep("show status")
             .contains("no socket to probe them")
     };
     eventually("the daemon says what it lacks", || problem().then_some(()));

@@ -115,7 +115,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
         (later[0].age > learned.age + 20).then_some(later)
     });
     assert_eq!(later[0].headers, learned.headers);
-    let table = served.tell("route show -s");
+    let table = served.sidestep("route show -s");
     let lines: Vec<&str> = table.lines().collect();
     let at = lines
         .iter()
@@ -159,7 +159,7 @@ fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
     expected[1..4].copy_from_slice(&left[15..18]);
     assert_eq!(left, served.at_the_end(FORTH, &expected));
     let words = ["explain", "--port", "vnf1", "--frame"].join(" ");
-    let explained = served.tell(&format!("{words} {}", crate::support::hex(frame)));
+    let explained = served.sidestep(&format!("{words} {}", crate::support::hex(frame)));
     assert!(
         explained.contains("learned headers of 80 bytes, destination fc00:bb::1"),
         "{explained}"
@@ -169,7 +169,8 @@ fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
 /// The command's JSON is the daemon's report, with these fields.
 fn json_has_it_all(served: &Served) {
     let asked = |words: &str| -> Value {
-        serde_json::from_str(&served.tell(words)).unwrap_or_else(|error| panic!("{words}: {error}"))
+        serde_json::from_str(&served.sidestep(words))
+            .unwrap_or_else(|error| panic!("{words}: {error}"))
     };
     let routes = asked("route show -j");
     let of = |sid: &str| {
@@ -199,7 +200,7 @@ fn json_has_it_all(served: &Served) {
     assert_eq!(proxies("vnf0"), json!([proxy(0, false), proxy(1, true)]));
     assert_eq!(proxies("vnf1"), json!([proxy(0, true), proxy(1, false)]));
     assert_eq!(proxies("eth0"), json!([]));
-    let table = served.tell("show ports");
+    let table = served.sidestep("show ports");
     assert!(
         table.contains("from the service of End.AD fc00:5::f/128"),
         "{table}"

@@ -12,7 +12,7 @@ use sidestep_testkit::tap::{Machine, Tap};
 use sidestep_testkit::{LinkEnd, lab::mac_text};
 
 use crate::support::hosts::{
-    CORE_MTU, Chain, Segments, began_at_tc, cross, tell, throughput, were_left_uncut,
+    CORE_MTU, Chain, Segments, began_at_tc, cross, print_duration, throughput, were_left_uncut,
 };
 use crate::support::ip::Ip;
 use crate::support::{Daemon, begin, modes, printed, report};
@@ -220,7 +220,7 @@ fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
         shown_at_tc(&chain, "veth: ");
         let started = Instant::now();
         let judged = cross(&chain);
-        tell(&format!("{proxy:?}, tc, offloads on"), started, judged);
+        print_duration(&format!("{proxy:?}, tc, offloads on"), started, judged);
         check(&chain, &format!("{proxy:?}, offloads on"));
         throughput(&chain, &format!("{proxy:?}, tc, offloads on"));
         were_left_uncut(&judged);
@@ -245,7 +245,7 @@ fn both_directions_of_tcp_cross_one_interface_of_a_service_each_flow_by_its_own_
     began_at_tc(&daemons);
     let started = Instant::now();
     let judged = cross(&chain);
-    tell("by flow, tc, offloads on", started, judged);
+    print_duration("by flow, tc, offloads on", started, judged);
     check(&chain, "by flow");
     were_left_uncut(&judged);
 }
@@ -263,7 +263,7 @@ fn without_offloads(chain: &Chain, ends: &[(&str, &str)]) -> Vec<Napi> {
 fn crossed_whole(chain: &Chain, place: &str) {
     let started = Instant::now();
     let judged = cross(chain);
-    tell(&format!("{place}, offloads off"), started, judged);
+    print_duration(&format!("{place}, offloads off"), started, judged);
     check(chain, place);
     throughput(chain, &format!("{place}, offloads off"));
     for at_host in judged {
@@ -314,7 +314,7 @@ fn tcp_crosses_a_machine_behind_taps_with_offloads_on_and_nobody_computes_a_chec
     shown_at_tc(&chain, "tap: ");
     let started = Instant::now();
     let judged = cross(&chain);
-    tell("through a machine, tc, offloads on", started, judged);
+    print_duration("through a machine, tc, offloads on", started, judged);
     check(&chain, "a machine, offloads on");
     throughput(&chain, "through a machine, tc, offloads on");
     for at_host in judged {

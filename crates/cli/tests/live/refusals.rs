@@ -256,7 +256,11 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
         let refused = output(router, &["run", "--config", file]);
         let expected = format!("sidestep: {file}: {message}");
         if text_of(&refused) != expected {
-            let _ = write!(wrong, "\n   found {}\nexpected {expected}", text_of(&refused));
+            let _ = write!(
+                wrong,
+                "\n   found {}\nexpected {expected}",
+                text_of(&refused)
+            );
         }
         assert_eq!(refused.status.code(), Some(1));
         let after = traces(router, &ALL);
@@ -343,7 +347,11 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         let refused = output(router, &[&["route"][..], &words].concat());
         let expected = format!("sidestep: {message}");
         if text_of(&refused) != expected {
-            let _ = write!(wrong, "\n   found {}\nexpected {expected}", text_of(&refused));
+            let _ = write!(
+                wrong,
+                "\n   found {}\nexpected {expected}",
+                text_of(&refused)
+            );
         }
         assert_eq!(refused.status.code(), Some(1), "{words:?}");
         let after: report::Routes = report(router, Request::ShowRoutes { all: true });

@@ -356,7 +356,10 @@ fn the_good_part_of_a_damaged_capture_is_replayed_and_the_damage_is_named_by_its
     let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
     assert_eq!(report["packets"], 1);
     assert_eq!(
-        format!("sidestep: {}\n", report["error"].as_str().expect("an error")),
+        format!(
+            "sidestep: {}\n",
+            report["error"].as_str().expect("an error")
+        ),
         message
     );
     assert_eq!(read_pcapng(&fs::read(&out).expect("written")).len(), 1);

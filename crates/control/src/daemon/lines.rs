@@ -43,8 +43,8 @@ impl Lines {
         self.pending.len()
     }
 
-    pub fn say(&mut self, said: &impl Serialize) {
-        self.answer(Ok(said));
+    pub fn say(&mut self, value: &impl Serialize) {
+        self.answer(Ok(value));
     }
 
     pub fn answer(&mut self, result: Result<impl Serialize, String>) {

@@ -83,7 +83,7 @@ impl Monitor {
 }
 
 impl Client {
-    fn tell(&mut self, event: &Event) {
+    fn notify(&mut self, event: &Event) {
         if self.lines.is_full() {
             self.lost += 1;
             return;
@@ -130,7 +130,7 @@ impl Daemon {
             for change in changes {
                 let event = Event { timestamp, change };
                 for client in &mut self.monitor.clients {
-                    client.tell(&event);
+                    client.notify(&event);
                 }
             }
             self.monitor.known = next;
@@ -444,7 +444,7 @@ mod tests {
         };
         // More than the socket and the buffer hold.
         for _ in 0..60 {
-            client.tell(&event);
+            client.notify(&event);
             assert!(client.lines.send());
         }
         let lost = client.lost;
@@ -456,7 +456,7 @@ mod tests {
             assert!(client.lines.send());
         }
         while reader.read(&mut read).is_ok_and(|bytes| bytes > 0) {}
-        client.tell(&event);
+        client.notify(&event);
         assert!(client.lines.send());
         let bytes = reader.read(&mut read).expect("a line");
         let first = String::from_utf8_lossy(&read[..bytes]);

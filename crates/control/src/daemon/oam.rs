@@ -36,7 +36,7 @@ impl Oam {
         self.listeners.iter().map(|lines| lines.poll_events(true))
     }
 
-    fn tell(&mut self, copy: &report::OamCopy) {
+    fn notify(&mut self, copy: &report::OamCopy) {
         *self.copied.entry(copy.port.clone()).or_default() += 1;
         for lines in &mut self.listeners {
             if lines.is_full() {
@@ -81,7 +81,7 @@ impl Daemon {
         let offset = clock_offset();
         for copied in self.kernel.copies(AT_ONCE) {
             let copy = self.oam_copy(&copied, offset);
-            self.oam.tell(&copy);
+            self.oam.notify(&copy);
         }
         self.oam
             .listeners

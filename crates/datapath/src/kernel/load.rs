@@ -31,8 +31,8 @@ const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf
 const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o.gz"));
 const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o.gz"));
 
-/// Name of the map that describes the running kernel to `datapath/env_tc.h`.
-const TOLD: &str = ".rodata.env";
+/// Map that describes the running kernel to `datapath/env_tc.h`.
+const ENVIRONMENT: &str = ".rodata.env";
 
 /// The programs, and empty programs for comparison.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Programs {
             prepare(object, |table, map| {
                 map.reuse_fd(handles[table as usize].as_fd())
             })?;
-            tell(object, features)
+            set_environment(object, features)
         })?;
         let programs = Self {
             xdp: program(&xdp, "sidestep_xdp")?,
@@ -288,7 +288,7 @@ pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelErr
                 map.reuse_fd(shared.as_fd())?;
             }
         }
-        tell(object, features)
+        set_environment(object, features)
     })?;
     Ok([xdp, tc])
 }
@@ -353,9 +353,10 @@ fn prepare(
 
 /// Sets the constants of `datapath/env_tc.h`: the verifier then skips code that this kernel does
 /// not support.
-fn tell(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
-    let told = object.maps_mut().find(|map| map.name() == TOLD);
-    told.expect("datapath/env_tc.h has it, as the build shows")
+fn set_environment(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
+    let section = object.maps_mut().find(|map| map.name() == ENVIRONMENT);
+    section
+        .expect("datapath/env_tc.h has it, as the build shows")
         .set_initial_value(&[features.decap_l3.into()])
 }
 

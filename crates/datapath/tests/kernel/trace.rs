@@ -60,7 +60,7 @@ fn ip4() -> Vec<u8> {
 }
 
 /// Number of these frames that are sampled.
-fn told(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
+fn samples(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
     for frame in frames {
         kernel.test_run(target, frame, 1).expect("test run");
     }
@@ -72,7 +72,7 @@ fn a_sample_equals_the_native_trace_and_forwarding_is_the_same() {
     if !root_or_skip() {
         return;
     }
-    let router = Router::new("dp_told");
+    let router = Router::new("dp_sample");
     router.run(|| {
         let mut kernel = router.load();
         let image = tables();
@@ -118,7 +118,7 @@ fn a_sample_equals_the_native_trace_and_forwarding_is_the_same() {
                 assert_eq!(left, expected, "{target}");
             }
             kernel.trace_stop().expect("stop");
-            assert_eq!(told(&kernel, target, &frames), 0, "no trace runs");
+            assert_eq!(samples(&kernel, target, &frames), 0, "no trace runs");
         }
     });
 }
@@ -193,7 +193,7 @@ fn only_packets_that_match_the_whole_filter_are_sampled() {
             kernel.trace_start(filter, MANY).expect("trace");
             for target in TARGETS {
                 for (number, (frame, fits)) in frames.iter().zip(fits).enumerate() {
-                    let found = told(&kernel, target, std::slice::from_ref(frame));
+                    let found = samples(&kernel, target, std::slice::from_ref(frame));
                     assert_eq!(found, *fits, "{target}, {name}, frame {number}");
                 }
             }
@@ -220,7 +220,7 @@ fn samples_keep_to_the_rate_and_do_not_repeat() {
                 .expect("trace");
             let begun = Instant::now();
             let frames = vec![plain(); 200];
-            let found = told(&kernel, target, &frames);
+            let found = samples(&kernel, target, &frames);
             let most = 20 + 1 + (begun.elapsed().as_secs_f64() * 20.0) as usize;
             // The clock that is asked first goes in ticks: the last of the first 20 may come one
             // tick later.

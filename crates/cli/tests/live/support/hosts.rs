@@ -287,7 +287,7 @@ pub fn cross(chain: &Chain) -> [Judged; 2] {
     })
 }
 
-pub fn tell(what: &str, started: Instant, judged: [Judged; 2]) {
+pub fn print_duration(what: &str, started: Instant, judged: [Judged; 2]) {
     let line = format!(
         "{what}: {:.1} s, {judged:?}\n",
         started.elapsed().as_secs_f64()

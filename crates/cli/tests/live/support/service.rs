@@ -243,11 +243,11 @@ impl Served {
 
     /// Runs `sidestep route add WORDS` on the router.
     pub fn add(&self, words: &str) {
-        self.tell(&format!("route add {words}"));
+        self.sidestep(&format!("route add {words}"));
     }
 
     /// Runs `sidestep WORDS` on the router and returns its output.
-    pub fn tell(&self, words: &str) -> String {
+    pub fn sidestep(&self, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
         super::printed(self.star.router(), &words)
     }

@@ -14,14 +14,14 @@ fn case(behavior: &str, sids: u32) -> Case {
     }
 }
 
-fn told(case: &Case) -> Result<Vec<String>, String> {
+fn commands_of(case: &Case) -> Result<Vec<String>, String> {
     of(&Behavior::of(case, 64).expect("a behavior"))
 }
 
 /// Returns the commands of a case without the commands that all cases share.
 fn added(behavior: &str, sids: u32) -> Vec<String> {
-    let all = told(&case(behavior, sids)).expect("VPP has it");
-    let shared = told(&case("ipv6", 0)).expect("VPP forwards");
+    let all = commands_of(&case(behavior, sids)).expect("VPP has it");
+    let shared = commands_of(&case("ipv6", 0)).expect("VPP forwards");
     // The last command adds the route for plain forwarding.
     let shared = &shared[..shared.len() - 1];
     let mut added = all;
@@ -32,7 +32,7 @@ fn added(behavior: &str, sids: u32) -> Vec<String> {
 #[test]
 fn ports_have_the_addresses_that_linux_would_have() {
     assert_eq!(
-        told(&case("ipv6", 0)).expect("VPP forwards"),
+        commands_of(&case("ipv6", 0)).expect("VPP forwards"),
         [
             "create host-interface name eth0 hw-addr 02:00:00:00:00:01 cksum-gso-disable",
             "set interface state host-eth0 up",
@@ -173,7 +173,7 @@ fn extra_routes_are_one_command() {
             routes: 300,
             ..case(behavior, 0)
         };
-        let commands = told(&crowded).expect("VPP forwards");
+        let commands = commands_of(&crowded).expect("VPP forwards");
         assert_eq!(commands.last().map(String::as_str), Some(expected));
     }
 }
@@ -213,10 +213,10 @@ fn unsupported_behaviors_are_refused_with_the_reason() {
             "VPP has no rules like Linux's; its access lists are not supported",
         ),
     ] {
-        assert_eq!(told(&case).expect_err("refused"), expected, "{case}");
+        assert_eq!(commands_of(&case).expect_err("refused"), expected, "{case}");
     }
     for sids in 2..=5 {
-        told(&case("h.encaps", sids)).expect("it has room");
+        commands_of(&case("h.encaps", sids)).expect("it has room");
     }
 }
 
@@ -225,7 +225,7 @@ fn every_behavior_is_translated_or_refused() {
     let mut translated = Vec::new();
     for kind in kinds().iter().filter(|kind| !kind.limit) {
         let sids = 2.clamp(*kind.sids.start(), *kind.sids.end());
-        match told(&case(kind.name, sids)) {
+        match commands_of(&case(kind.name, sids)) {
             Ok(_) => translated.push(kind.name),
             Err(why) => assert!(why.starts_with("VPP "), "{}: {why}", kind.name),
         }
