@@ -21,6 +21,7 @@ mod hmac;
 mod hop_limit;
 mod icmp;
 mod interfaces;
+mod l3vpn;
 mod left_behind;
 mod lifecycle;
 mod many;
