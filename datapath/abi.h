@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 13
+#define SIDESTEP_ABI_VERSION 14
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -154,11 +154,16 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_HMAC_KEY = 10,
 	/* Endpoint behaviors. Routes from here on are SIDs and need SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
-	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
+	/*
+	 * The next hop of END_X, END_DX4 and END_DX6 is .adjacency or .group. If it differs between
+	 * ports, .view6 has the interface indices of ports as prefixes, in the first 4 bytes of an
+	 * address. Their routes are FORWARD, GROUP or PUNT.
+	 */
+	SIDESTEP_ROUTE_END_X = 17,
 	SIDESTEP_ROUTE_END_T = 18,    /* .view6 */
 	SIDESTEP_ROUTE_END_DX2 = 19,  /* .adjacency, of which only the egress interface is used */
-	SIDESTEP_ROUTE_END_DX4 = 20,  /* .adjacency; 0: lookup in the port's view4 */
-	SIDESTEP_ROUTE_END_DX6 = 21,  /* .adjacency; 0: lookup in the port's view6 */
+	SIDESTEP_ROUTE_END_DX4 = 20,  /* without a next hop: lookup in the port's view4 */
+	SIDESTEP_ROUTE_END_DX6 = 21,  /* without a next hop: lookup in the port's view6 */
 	SIDESTEP_ROUTE_END_DT4 = 22,  /* .view4 */
 	SIDESTEP_ROUTE_END_DT6 = 23,  /* .view6 */
 	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
@@ -450,6 +455,8 @@ enum sidestep_trace_kind {
 	/* a: HMAC Key ID, b: reason of the failure; 0: verified */
 	SIDESTEP_TRACE_HMAC = 20,
 	SIDESTEP_TRACE_DSCP = 21, /* a: DSCP, b: route */
+	/* a: view by port, b: route or 0; address: key */
+	SIDESTEP_TRACE_PORT_HOP = 22,
 };
 
 struct sidestep_trace {

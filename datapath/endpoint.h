@@ -25,8 +25,8 @@
 #include "behavior/end_dx6.h"
 #include "behavior/end_t.h"
 #include "behavior/end_x.h"
-#include "group.h"
 #include "hmac/verify.h"
+#include "next_hop.h"
 #include "oam.h"
 
 /* Phase 1. */
@@ -107,8 +107,8 @@ INLINE verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r
 		return authentic;
 	if (unlikely(v == VERDICT_AUTHENTICATE))
 		v = endpoint_authenticated(e, p, r);
-	if (unlikely(r->group) && v == forward(0))
-		v = group_forward(e, p, r->group);
+	if (unlikely(v == forward(0)))
+		v = next_hop_choose(e, p, r);
 	return v;
 }
 

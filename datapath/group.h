@@ -44,12 +44,4 @@ SUBPROGRAM __u32 group_select_dscp(ENV *e, struct packet *p, __u32 index)
 	return route;
 }
 
-/* Forwards by the adjacency of the route that the flow selects: a SID with several next hops. */
-INLINE verdict group_forward(ENV *e, struct packet *p, __u32 group)
-{
-	const struct sidestep_route *route = env_route(e, group_select(e, p, group));
-
-	return route ? forward(route->adjacency) : punt(unsupported);
-}
-
 #endif

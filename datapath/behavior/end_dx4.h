@@ -3,6 +3,7 @@
 #ifndef SIDESTEP_BEHAVIOR_END_DX4_H
 #define SIDESTEP_BEHAVIOR_END_DX4_H
 
+#include "../next_hop.h"
 #include "decap.h"
 
 INLINE verdict end_dx4(ENV *e, struct packet *p, const struct sidestep_route *r)
@@ -17,7 +18,7 @@ INLINE verdict end_dx4(ENV *e, struct packet *p, const struct sidestep_route *r)
 	 */
 	p->check_source = 1;
 	/* No next hop configured (nh6 ::, nh4 0.0.0.0): route by the tables, as Linux does. */
-	if (!r->adjacency && !r->group)
+	if (!next_hop_exists(r))
 		return lookup();
 	p->view = 0;
 	return forward(r->adjacency);

@@ -3,6 +3,7 @@
 #ifndef SIDESTEP_BEHAVIOR_END_DX6_H
 #define SIDESTEP_BEHAVIOR_END_DX6_H
 
+#include "../next_hop.h"
 #include "decap.h"
 
 INLINE verdict end_dx6(ENV *e, struct packet *p, const struct sidestep_route *r)
@@ -12,7 +13,7 @@ INLINE verdict end_dx6(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (v != VERDICT_CONTINUE)
 		return v;
 	/* No next hop configured (nh6 ::, nh4 0.0.0.0): route by the tables, as Linux does. */
-	if (!r->adjacency && !r->group)
+	if (!next_hop_exists(r))
 		return lookup();
 	p->view = 0;
 	return forward(r->adjacency);

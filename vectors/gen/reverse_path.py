@@ -32,8 +32,8 @@ def rules():
         return received(port, IPv6(src=HEADEND, dst="fc0f::d4", nh=IPV4) / packet(64))
 
     group.add("reverse_path_where_rules_differ", "-", ETH0, received(ETH0, packet(64)), kernel("rule"))
-    group.add("reverse_path_of_end_dx4_where_rules_differ", "-", ETH0, decapsulated(ETH0), kernel("unsupported"),
-              about="The next hop of the packet also depends on the ingress port.")
+    group.add("reverse_path_of_end_dx4_where_rules_differ", "-", ETH0, decapsulated(ETH0), kernel("reverse_path"),
+              about="The next hop is that of the ingress port. The reverse lookup uses the egress port's rules.")
     group.add(
         "reverse_path_off_where_rules_differ", "-", ETH2, received(ETH2, packet(64)), forward(ETH2, sent(ETH2, packet(63))),
     )

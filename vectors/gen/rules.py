@@ -6,7 +6,7 @@ from .case import Group, differs, drop, forward, kernel
 from .h_encaps import headers
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_2, SEGMENT_1, node, received, sent
 from .routes import four, six
-from .wire import IPV6, ROUTING, SRH, UDP_PROTOCOL, udp6
+from .wire import IPV4, IPV6, ROUTING, SRH, UDP_PROTOCOL, udp6
 
 NODE = node(
     routes=[
@@ -24,6 +24,9 @@ NODE = node(
         "throw 10.211.1.0/24",
         "throw fc0f::/16 table 100",
         "fc0f::d6/128 encap seg6local action End.DX6 nh6 :: dev eth0",
+        "fc0f::a1/128 encap seg6local action End.X nh6 fc0b::9 dev eth0",
+        "fc0f::d9/128 encap seg6local action End.DX6 nh6 fc0b::9 dev eth0",
+        "fc0f::d4/128 encap seg6local action End.DX4 nh4 10.210.0.9 dev eth0",
         "fc0b::/16 via fc00::1 dev eth0 table 100",
         "throw 2001:db8:c1::/48 table 100",
         "2001:db8:c1::/48 encap seg6 mode encap segs fc0b::1 dev eth2",
@@ -93,6 +96,8 @@ def add_srv6(group):
         received(ETH1, IPv6(src=HEADEND, dst="fc0f::d6", hlim=64, nh=IPV6) / inner(64)), forward(ETH2, sent(ETH2, inner(63))),
     )
 
+    add_next_hops(group, end)
+
     def steered(hop_limit):
         return IPv6(src=HOST_0, dst="2001:db8:c1::1", hlim=hop_limit, nh=UDP_PROTOCOL, fl=7) / udp6(HOST_0, "2001:db8:c1::1")
 
@@ -106,6 +111,28 @@ def add_srv6(group):
         ),
         about="The node looks up the first segment by the rules of the ingress port, as Linux does.",
     )
+
+
+def add_next_hops(group, end):
+    """Cross-connects whose next hop differs between ports."""
+    inner4, inner6 = (lambda ttl: four("198.51.100.1", ttl)), (lambda limit: six("2001:db8:a::1", limit))
+    cases = (
+        ("end_x", "8986 4.2", lambda sent_on: end("fc0b::7", 63, 0) if sent_on else end("fc0f::a1", 64, 1), ETH0, ETH2),
+        ("end_dx6", "8986 4.4", lambda sent_on: inner6(63) if sent_on else outer("fc0f::d9", IPV6) / inner6(64), ETH0, ETH2),
+        ("end_dx4", "8986 4.5", lambda sent_on: inner4(63) if sent_on else outer("fc0f::d4", IPV4) / inner4(64), ETH2, ETH1),
+    )
+    for behavior, clause, packet, by_rule, other in cases:
+        for name, port, egress in (("the_ingress_port", ETH1, by_rule), ("another_port", ETH0, other)):
+            group.add(
+                f"{behavior}_with_the_next_hop_of_the_tables_of_{name}", clause, port,
+                received(port, packet(False)), forward(egress, sent(egress, packet(True))),
+                about="The rule of eth1 selects table 100, which has another route to the next hop than table main.",
+            )
+
+
+def outer(destination, next_header):
+    """Returns an outer IPv6 header to a SID."""
+    return IPv6(src=HEADEND, dst=destination, hlim=64, nh=next_header)
 
 
 def add_refusing(group):

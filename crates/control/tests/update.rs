@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use sidestep_control::compile::{Compiled, Compiler, NeedsFullCompile};
 use sidestep_datapath::abi::{
-    SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
-    sidestep_route,
+    SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_X,
+    SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy, sidestep_route,
 };
 use sidestep_datapath::{
     AdjacencyId, CounterId, Delta, FibKey, GroupId, Image, Limits, Native, PolicyId, RouteId,
@@ -115,7 +115,7 @@ fn segment(random: &mut Random) -> String {
 fn target(random: &mut Random) -> String {
     let table = random.pick(&["100", "200", "300", "main"]);
     let segments = segment(random);
-    match random.below(13) {
+    match random.below(14) {
         0..=2 => hop(random),
         3 => format!(
             "nexthop {} weight {} nexthop {}",
@@ -129,6 +129,10 @@ fn target(random: &mut Random) -> String {
         8 | 9 => format!("encap seg6local action End.X nh6 {segments} dev eth0"),
         10 => format!("encap seg6local action End.T table {table} dev eth0"),
         11 => format!("encap seg6local action End.DT6 table {table} dev eth0"),
+        12 => format!(
+            "encap seg6local action End.DX4 nh4 10.{}.0.3 dev eth0",
+            random.between(1, 3)
+        ),
         _ => format!("encap seg6local action End.DX6 nh6 {segments} dev eth0"),
     }
 }
@@ -395,15 +399,29 @@ fn by_dscp_once(compiled: &Compiled) -> bool {
     })
 }
 
-/// Changes a random node; how many of the steps were compiled alone.
-fn run(seed: u64, limits: Limits) -> usize {
+/// Returns the number of SIDs whose next hop differs between ports.
+fn by_port(compiled: &Compiled) -> usize {
+    let cross_connects = [
+        SIDESTEP_ROUTE_END_X,
+        SIDESTEP_ROUTE_END_DX4,
+        SIDESTEP_ROUTE_END_DX6,
+    ];
+    let routes = compiled.image.routes.values();
+    routes
+        .filter(|it| it.view6.is_some() && cross_connects.contains(&it.action.into()))
+        .count()
+}
+
+/// Changes a random node. Returns how many of the steps were compiled alone, and how many SIDs had
+/// a next hop that differs between ports.
+fn run(seed: u64, limits: Limits) -> (usize, usize) {
     let mut random = Random::new(seed);
     let mut node = node(&mut random);
     let ports = ports(&node);
     let mut under_test = Compiler::new(limits);
     let mut compiled = under_test.compile(&node, &ports).expect("it compiles");
     let counted = limits.route_counters > 1000;
-    let mut alone = 0;
+    let (mut alone, mut differing) = (0, 0);
     for step in 0..STEPS {
         let mut changed = Changed::default();
         for _ in 0..random.between(1, 4) {
@@ -421,6 +439,7 @@ fn run(seed: u64, limits: Limits) -> usize {
         match under_test.update(&node, &routes, &neighbors, &mut compiled) {
             Ok(change) => {
                 alone += 1;
+                differing += by_port(&compiled);
                 assert_eq!(change.delta, Delta::between(&before.image, &compiled.image));
                 let mut back = compiled.clone();
                 change.revert(&mut back);
@@ -455,13 +474,16 @@ fn run(seed: u64, limits: Limits) -> usize {
             }
         }
     }
-    alone
+    (alone, differing)
 }
 
 #[test]
 fn incremental_compilations_equal_full_ones() {
-    let alone: usize = (0..40).map(|seed| run(seed, Limits::default())).sum();
+    let runs: Vec<_> = (0..40).map(|seed| run(seed, Limits::default())).collect();
+    let alone: usize = runs.iter().map(|run| run.0).sum();
     assert!(alone > 40 * STEPS * 3 / 4, "only {alone} were");
+    let differing: usize = runs.iter().map(|run| run.1).sum();
+    assert!(differing > STEPS, "{differing} next hops by port");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use crate::abi::{
     SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
     SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT,
     SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
-    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
-    ViewId, sidestep_action, sidestep_trace,
+    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN,
+    SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH, ViewId, sidestep_action, sidestep_trace,
 };
 
 /// Address bytes of an event in network order. IPv4 occupies the first four bytes.
@@ -79,6 +79,11 @@ pub enum TraceEvent {
         /// DSCP.
         dscp: u32,
         /// Selected route.
+        route: RouteId,
+    },
+    /// The ingress port selected the next hop of a SID.
+    PortHop {
+        /// Route with the next hop.
         route: RouteId,
     },
     /// An endpoint behavior began.
@@ -234,6 +239,7 @@ impl TraceEvent {
                 dscp: a,
                 route: RouteId(b),
             },
+            SIDESTEP_TRACE_PORT_HOP => Self::PortHop { route: RouteId(b) },
             SIDESTEP_TRACE_BEHAVIOR => Self::Behavior {
                 action: a,
                 route: RouteId(b),
@@ -325,8 +331,8 @@ mod tests {
                 ..Default::default()
             })
         };
-        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_DSCP).all(|kind| event(kind).is_some()));
+        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_PORT_HOP).all(|kind| event(kind).is_some()));
         assert_eq!(event(0), None);
-        assert_eq!(event(SIDESTEP_TRACE_DSCP + 1), None);
+        assert_eq!(event(SIDESTEP_TRACE_PORT_HOP + 1), None);
     }
 }

@@ -66,6 +66,11 @@ pub enum Step {
         /// Section that specifies it.
         source: &'static str,
     },
+    /// The ingress port selected the next hop of a SID.
+    PortHop {
+        /// Description.
+        summary: &'static str,
+    },
     /// The DSCP selected the route record.
     Class {
         /// The DSCP.
@@ -272,6 +277,9 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             route: route.is_some().then(|| route_name(names, route)),
         },
         Event::Choice { group, route } => chosen::by_flow(names, group, route),
+        Event::PortHop { .. } => Step::PortHop {
+            summary: "selected by the rules of the ingress port",
+        },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
         Event::Behavior { route, .. } => behavior(names, route),
         Event::Hmac { key, failure } => Step::Hmac {

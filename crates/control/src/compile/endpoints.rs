@@ -1,10 +1,9 @@
-//! SIDs as records: behaviors with flavors, next hops of cross-connects, and views of tables.
+//! SIDs as records: behaviors with flavors, and views of tables.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use sidestep_datapath::abi::{
-    DROP_service_down, DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
+    DROP_service_down, DROP_vlan_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
@@ -20,11 +19,10 @@ use sidestep_model::vlan::{Vids, VlanTableId};
 
 use super::chain::Chain;
 use super::error::{Skip, unsupported};
-use super::group::{NextHopResolution, ResolvedHop};
+use super::group::ResolvedHop;
 use super::keys::{Via, ViewKey};
 use super::record::record;
-use super::resolver::is_link_local;
-use super::routes::{RouteCompiler, is_ethernet};
+use super::routes::RouteCompiler;
 use super::rules::{self, Source};
 
 impl RouteCompiler<'_> {
@@ -229,41 +227,6 @@ impl RouteCompiler<'_> {
             action: action as u8,
             ..steered
         })
-    }
-
-    /// Resolves the next hop of a cross-connect. A link-local next hop is on the link of the SID's
-    /// own route. Linux looks it up on the ingress link (`seg6_lookup_any_nexthop`,
-    /// `RT6_LOOKUP_F_IFACE`).
-    fn cross_connect(&mut self, route: &NextHop, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
-        let node = self.node;
-        let link = route.dev.and_then(|dev| node.links.get(&dev));
-        if let Some(link) = link.filter(|link| is_ethernet(&link.kind))
-            && is_link_local(next_hop)
-        {
-            let via = Via::Address(next_hop);
-            let adjacency = self.store.adjacency(link.ifindex, via, None)?;
-            return Ok(ResolvedHop::Adjacency(adjacency));
-        }
-        let family = if next_hop.is_ipv4() {
-            Family::V4
-        } else {
-            Family::V6
-        };
-        // Linux resolves it as for a packet from the ingress port (seg6_lookup_any_nexthop).
-        let chains = self.resolver.chains_of_ports(family);
-        match self.resolve_next_hop(&chains, next_hop, None)? {
-            NextHopResolution::Hop(way) => Ok(way),
-            NextHopResolution::NoRoute => Err(Skip::Unsupported {
-                reason: PUNT_route_miss,
-                text: format!("no route to its next hop {next_hop}"),
-            }),
-            NextHopResolution::Depends => unsupported(format!(
-                "the route to its next hop {next_hop} differs between packets or ports"
-            )),
-            NextHopResolution::NotPlain => {
-                unsupported(format!("no plain route to its next hop {next_hop}"))
-            }
-        }
     }
 
     /// Returns the view of a SID's `table`, or of the VRF with its `vrftable`.

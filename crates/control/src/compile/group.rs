@@ -8,7 +8,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_group, sidestep_route,
 };
-use sidestep_datapath::{AdjacencyId, GroupId, RouteId};
+use sidestep_datapath::{AdjacencyId, GroupId, RouteId, ViewId};
 use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
 use super::error::{Skip, unsupported};
@@ -26,9 +26,12 @@ pub(super) enum ResolvedHop {
     Adjacency(AdjacencyId),
     /// A group of routes with one adjacency each.
     Group(GroupId),
+    /// A view with a route for each ingress port.
+    ByPort(ViewId),
 }
 
 /// Result of resolving an address with rule chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextHopResolution {
     /// One or more plain next hops.
     Hop(ResolvedHop),
@@ -41,11 +44,12 @@ pub(super) enum NextHopResolution {
 }
 
 impl ResolvedHop {
-    /// Adds the next hop to the record of a cross-connect.
+    /// Adds the next hop to a record.
     pub(super) fn of(self, route: sidestep_route) -> sidestep_route {
         match self {
             Self::Adjacency(adjacency) => sidestep_route { adjacency, ..route },
             Self::Group(group) => sidestep_route { group, ..route },
+            Self::ByPort(view6) => sidestep_route { view6, ..route },
         }
     }
 }
@@ -84,20 +88,42 @@ impl RouteCompiler<'_> {
         address: IpAddr,
         source: Option<IpAddr>,
     ) -> Result<NextHopResolution, Skip> {
-        let mut resolutions = BTreeSet::new();
-        for chains in all {
-            let resolution = self.resolver.resolve(chains, address, source);
-            if let Some(entry) = self.entry {
-                let resolved = &mut self.resolver.lookups;
-                resolved.note(entry, chains, (address, source), resolution);
-            }
-            resolutions.insert(resolution);
+        let all = all.iter();
+        let mut resolutions: BTreeSet<Resolution> = all
+            .map(|chains| self.resolve(chains, address, source))
+            .collect();
+        match (resolutions.len(), resolutions.pop_first()) {
+            (1, Some(resolution)) => self.hops_of(resolution, address),
+            _ => Ok(NextHopResolution::Depends),
         }
+    }
+
+    /// Resolves an address with rule chains, and records that the current entry depends on it.
+    pub(super) fn resolve(
+        &mut self,
+        chains: &Chains,
+        address: IpAddr,
+        source: Option<IpAddr>,
+    ) -> Resolution {
+        let resolution = self.resolver.resolve(chains, address, source);
+        if let Some(entry) = self.entry {
+            let resolved = &mut self.resolver.lookups;
+            resolved.note(entry, chains, (address, source), resolution);
+        }
+        resolution
+    }
+
+    /// Returns the next hops toward an address, by the route that it resolved to.
+    pub(super) fn hops_of(
+        &mut self,
+        resolution: Resolution,
+        address: IpAddr,
+    ) -> Result<NextHopResolution, Skip> {
         let node = self.node;
-        let route = match (resolutions.len(), resolutions.pop_first()) {
-            (1, Some(Resolution::Route(key))) => &node.routes[&key],
-            (1, Some(Resolution::NoRoute)) => return Ok(NextHopResolution::NoRoute),
-            _ => return Ok(NextHopResolution::Depends),
+        let route = match resolution {
+            Resolution::Route(key) => &node.routes[&key],
+            Resolution::NoRoute => return Ok(NextHopResolution::NoRoute),
+            Resolution::Depends => return Ok(NextHopResolution::Depends),
         };
         let hops = alive(&route.next_hops);
         let plain = |hop: &&NextHop| {

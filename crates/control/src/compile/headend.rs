@@ -72,16 +72,20 @@ impl RouteCompiler<'_> {
             }
             None => None,
         };
-        let chains: Arc<[Arc<Chains>]> = match &lookup {
-            Some(chain) => Arc::new([Arc::new(chain.clone().into())]),
-            // Otherwise the packet path looks the outer header up.
-            None => Some(self.resolver.chains_of_ports(Family::V6))
-                .filter(|chains| chains.len() <= PORT_CHAINS_MAX)
-                .unwrap_or_default(),
+        let of_ports = self.resolver.of_ports(Family::V6);
+        let of_lookup: [Arc<Chains>; 1];
+        let chains = match &lookup {
+            Some(chain) => {
+                of_lookup = [Arc::new(chain.clone().into())];
+                &of_lookup[..]
+            }
+            None if of_ports.distinct.len() <= PORT_CHAINS_MAX => &of_ports.distinct,
+            // The packet path looks the outer header up.
+            None => &[],
         };
         // A packet with an inserted SRH keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
-        let resolution = match (&*chains, alone) {
+        let resolution = match (chains, alone) {
             ([_], Some(OnlyNextHop { dev, via, mtu })) => {
                 let adjacency = self.store.adjacency(dev, Via::Address(via), mtu)?;
                 NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency))

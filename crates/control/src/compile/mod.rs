@@ -10,6 +10,7 @@ mod builder;
 mod chain;
 mod change;
 mod compiler;
+mod cross_connect;
 mod endpoints;
 mod entries;
 mod error;

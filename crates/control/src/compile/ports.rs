@@ -19,12 +19,13 @@ use super::builder::ViewBuilder;
 use super::error::CompileError;
 use super::keys::ViewKey;
 use super::record::record;
+use super::resolver::PortChains;
 use super::rules::{Chains, Source};
 
 impl ViewBuilder<'_> {
     pub(super) fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
-        let mut chains: BTreeMap<Family, BTreeSet<Arc<Chains>>> = BTreeMap::new();
+        let mut of_ports: BTreeMap<Family, PortChains> = BTreeMap::new();
         for &port in ports {
             let link = self
                 .routes
@@ -38,20 +39,19 @@ impl ViewBuilder<'_> {
                     link.name.clone(),
                 ));
             }
+            // Linux decapsulates on the interface that received the outer IPv6 packet, and looks up
+            // IPv4 next hops from there (input_action_end_dx4_finish).
+            let source = Source::port(self.routes.node, port, Family::V6)
+                .ok_or(CompileError::NoSuchPort(port.0))?;
             for family in [Family::V4, Family::V6] {
-                let source = Source::port(self.routes.node, port, family)
-                    .ok_or(CompileError::NoSuchPort(port.0))?;
-                let of_port = self
-                    .routes
-                    .resolver
-                    .chains(self.routes.node, family, source);
-                // Without chains, the port punts all packets.
-                chains.entry(family).or_default().extend(of_port);
+                let resolver = &mut self.routes.resolver;
+                let chains = resolver.chains(self.routes.node, family, source);
+                of_ports.entry(family).or_default().set(port, chains.ok());
             }
         }
-        self.routes.resolver.of_ports = chains
-            .into_iter()
-            .map(|(family, chains)| (family, chains.into_iter().collect()))
+        let of_ports = of_ports.into_iter();
+        self.routes.resolver.of_ports = of_ports
+            .map(|(family, chains)| (family, Arc::new(chains)))
             .collect();
         let hmac_keys = self.routes.hmac_view()?;
         for &port in ports {

@@ -28,6 +28,29 @@ struct SourceKey {
     vrf: Option<TableId>,
 }
 
+/// Rule chains of the ports for IPv4 or IPv6 addresses.
+#[derive(Debug, Default)]
+pub(super) struct PortChains {
+    /// Distinct chains.
+    pub distinct: Vec<Arc<Chains>>,
+    /// Position of each port's chains in `distinct`; none if only the kernel can evaluate its rules.
+    pub by_port: BTreeMap<IfIndex, Option<usize>>,
+}
+
+impl PortChains {
+    /// Sets the chains of a port.
+    pub fn set(&mut self, port: IfIndex, chains: Option<Arc<Chains>>) {
+        let place = chains.map(|chains| {
+            let known = self.distinct.iter().position(|known| *known == chains);
+            known.unwrap_or_else(|| {
+                self.distinct.push(chains);
+                self.distinct.len() - 1
+            })
+        });
+        self.by_port.insert(port, place);
+    }
+}
+
 /// Routing tables and rules of a node.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
@@ -38,9 +61,8 @@ pub(super) struct Resolver {
     /// Winning route for each prefix of each table: the one with the lowest metric. Routes with a
     /// TOS are punted.
     pub winners: BTreeMap<(Family, TableId), Routing<Winner>>,
-    /// Distinct rule chains of the ports, per family. If all resolve a next hop equally, it is
-    /// resolved in advance.
-    pub of_ports: BTreeMap<Family, Arc<[Arc<Chains>]>>,
+    /// Rule chains by which SIDs and headends look up next hops.
+    pub of_ports: BTreeMap<Family, Arc<PortChains>>,
     /// Addresses of resolved neighbors, with their links.
     pub neighbors: BTreeSet<(Prefix, IfIndex)>,
     /// Lookups that entries depend on.
@@ -93,8 +115,8 @@ impl Resolver {
         self.chains.entry(key).or_insert_with(chains).clone()
     }
 
-    /// Returns the distinct rule chains of the ports.
-    pub fn chains_of_ports(&self, family: Family) -> Arc<[Arc<Chains>]> {
+    /// Returns the rule chains of the ports.
+    pub fn of_ports(&self, family: Family) -> Arc<PortChains> {
         self.of_ports.get(&family).cloned().unwrap_or_default()
     }
 

@@ -1,13 +1,17 @@
 //! Properties of the compiler that vectors do not show: what changes between two compilations, and
 //! what stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use sidestep_datapath::abi::SIDESTEP_PORTS;
-use sidestep_datapath::{GroupId, Limits, Native};
+use sidestep_datapath::abi::{
+    SIDESTEP_PORTS, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_X,
+};
+use sidestep_datapath::{GroupId, Limits, Native, Verdict, ViewId};
 use sidestep_model::config::File;
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
 use sidestep_testkit::differential::headers::bare_ipv6;
+use sidestep_wire::{EtherType, Ethernet, Ipv4, Ipv6, Protocol};
 
 use super::*;
 
@@ -197,14 +201,125 @@ fn a_next_hop_is_resolved_in_advance_if_all_ports_agree() {
     let policy = compiled.image.policies.values().next().expect("one policy");
     assert_eq!(compiled.image.adjacencies[&policy.adjacency].ifindex, 2);
 
-    let compiled = of("- fc01::/64 dev eth0 table 100\n");
-    let punted = compiled.index.unsupported.iter();
-    let punted: Vec<_> = punted
-        .map(|(key, why)| (key.prefix.to_string(), why))
-        .collect();
-    assert_eq!(punted.len(), 1, "{punted:?}");
-    assert_eq!(punted[0].0, "fc00:0:2::/128");
-    assert!(punted[0].1.contains("differs between packets or ports"));
+    let views = |compiled: &Compiled| views_by_port(compiled).len();
+    assert_eq!(views(&compiled), 0);
+    // Another route to the same next hop.
+    let equal = "- fc0a::1/128 via fc01::1 dev eth1 table 100\n";
+    assert_eq!(views(&of(equal)), 0);
+    assert_eq!(views(&of("- fc01::/64 dev eth0 table 100\n")), 1);
+}
+
+/// Views with the next hop of each port.
+fn views_by_port(compiled: &Compiled) -> BTreeSet<ViewId> {
+    let cross_connects = [
+        SIDESTEP_ROUTE_END_X,
+        SIDESTEP_ROUTE_END_DX4,
+        SIDESTEP_ROUTE_END_DX6,
+    ];
+    let routes = compiled.image.routes.values();
+    routes
+        .filter(|it| it.view6.is_some() && cross_connects.contains(&it.action.into()))
+        .map(|it| it.view6)
+        .collect()
+}
+
+/// Ports whose rules lead to other next hops, and SIDs with such next hops.
+const BY_PORT: &str = r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"]}
+  eth1: {mac: "02:00:00:00:00:02", addresses: ["fc01::2/64", "10.1.0.2/24"]}
+  eth2: {mac: "02:00:00:00:00:03", addresses: ["fc02::2/64", "10.2.0.2/24"]}
+  eth3: {mac: "02:00:00:00:00:04", addresses: ["fc03::2/64"]}
+neighbors:
+- "fc01::1 lladdr 02:00:00:00:00:11 dev eth1"
+- "fc02::1 lladdr 02:00:00:00:00:12 dev eth2"
+- "10.1.0.1 lladdr 02:00:00:00:00:11 dev eth1"
+- "10.2.0.1 lladdr 02:00:00:00:00:12 dev eth2"
+rules: ["iif eth0 lookup 100", "iif eth3 lookup 101"]
+routes:
+- fc0a::/16 via fc01::1 dev eth1
+- fc0a::/16 via fc02::1 dev eth2 table 100
+- fc0a::/16 table 101 nexthop via fc02::1 dev eth2 nexthop via fc02::1 dev eth2 weight 2
+- fc0b::/16 via fc02::1 dev eth2 table 100
+- fc0b::/16 encap seg6 mode encap segs fc0a::1 dev eth1 table 101
+- 10.9.0.0/16 via 10.1.0.1 dev eth1
+- 10.9.0.0/16 via 10.2.0.1 dev eth2 table 100
+- fc0f::6a/128 encap seg6local action End.DX6 nh6 fc0a::9 dev eth0
+- fc0f::6b/128 encap seg6local action End.DX6 nh6 fc0b::9 dev eth0
+- fc0f::4a/128 encap seg6local action End.DX4 nh4 10.9.0.9 dev eth0
+"#;
+
+/// A frame to a port, with an IPv4 or IPv6 packet for a SID that decapsulates.
+fn to_sid(port: u8, sid: &str, inner: &str) -> Vec<u8> {
+    let source = "fc00::9".parse().expect("an address");
+    let (next, inner) = match inner.parse().expect("an address") {
+        IpAddr::V4(to) => {
+            let header = Ipv4::new([192, 0, 2, 9].into(), to, Protocol::UDP);
+            (Protocol::IPV4, header.emit(&[]))
+        }
+        IpAddr::V6(to) => {
+            let header = Ipv6::new(source, to, Protocol::NO_NEXT_HEADER);
+            (Protocol::IPV6, header.emit(&[]))
+        }
+    };
+    let packet = Ipv6::new(source, sid.parse().expect("an address"), next).emit(&inner);
+    let frame = Ethernet {
+        destination: [2, 0, 0, 0, 0, port],
+        source: [2, 0, 0, 0, 0, 0x99],
+        ethertype: EtherType::IPV6,
+    };
+    frame.emit(&packet)
+}
+
+#[test]
+fn a_next_hop_that_differs_between_ports_is_that_of_the_ingress_port() {
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node(BY_PORT));
+    assert_eq!(compiled.index.unsupported, BTreeMap::new());
+    let mut native = Native::new(&compiled.image);
+    let mut verdicts = |sid: &str, inner: &str| {
+        [1, 2, 3, 4].map(
+            |port| match native.run(port, &to_sid(port as u8, sid, inner)) {
+                Verdict::Forward { ifindex } => format!("eth{}", ifindex - 1),
+                Verdict::Punt(reason) | Verdict::Drop(reason) => reason.name.to_owned(),
+            },
+        )
+    };
+    // By table 100, main, main, and table 101 with a group.
+    let to_6a = verdicts("fc0f::6a", "2001:db8::1");
+    assert_eq!(to_6a, ["eth2", "eth1", "eth1", "eth2"]);
+    let to_4a = verdicts("fc0f::4a", "198.51.100.1");
+    assert_eq!(to_4a, ["eth2", "eth1", "eth1", "eth1"]);
+    // Only table 100 has a plain route: main has none, and that of table 101 encapsulates.
+    let to_6b = verdicts("fc0f::6b", "2001:db8::1");
+    assert_eq!(to_6b, ["eth2", "route_miss", "route_miss", "unsupported"]);
+}
+
+#[test]
+fn a_view_by_port_holds_only_ports_that_differ_from_most() {
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node(BY_PORT));
+    let views = views_by_port(&compiled);
+    let sizes = views.iter().map(|view| {
+        let prefixes = compiled.image.fib.keys();
+        prefixes.filter(|key| key.view == *view).count()
+    });
+    // The default route, and: eth0 and eth3; eth0 and eth3; eth0.
+    assert_eq!(sizes.sum::<usize>(), 3 + 3 + 2);
+}
+
+#[test]
+fn a_sid_decapsulates_on_the_vrf_of_its_port() {
+    let vrf = "- 10.9.0.0/16 via 10.2.0.1 dev eth2 table 7\n";
+    let rule = "rules: [\"iif eth3 lookup 7\", ";
+    let text = format!("{}{vrf}", BY_PORT.replace("rules: [", rule));
+    let mut node = node(&text);
+    let table = TableId(7);
+    node.links.get_mut(&IfIndex(4)).expect("eth3").kind = LinkKind::Vrf { table };
+    node.links.get_mut(&IfIndex(3)).expect("eth2").master = Some(IfIndex(4));
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node);
+    let mut native = Native::new(&compiled.image);
+    // An IPv4 packet of eth2 depends on the kernel's version (`Source::port`), a SID's does not.
+    let verdict = native.run(3, &to_sid(3, "fc0f::4a", "198.51.100.1"));
+    assert_eq!(verdict, Verdict::Forward { ifindex: 3 });
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::abi::Reason;
+use sidestep_datapath::abi::{
+    Reason, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_X,
+};
 use sidestep_datapath::kernel::{Action, Kernel, ReportRate, Target};
 use sidestep_datapath::{Image, Limits, Verdict};
 use sidestep_model::node::Node;
@@ -199,6 +201,27 @@ fn with_ingress_1(image: &Image, ingress: u32) -> Image {
     for adjacency in image.adjacencies.values_mut() {
         adjacency.ifindex = swapped(adjacency.ifindex, ingress);
     }
+    // Views by port: their prefixes are interface indices.
+    let cross_connects = [
+        SIDESTEP_ROUTE_END_X,
+        SIDESTEP_ROUTE_END_DX4,
+        SIDESTEP_ROUTE_END_DX6,
+    ];
+    let routes = image.routes.values();
+    let of_ports: BTreeSet<_> = routes
+        .filter(|route| cross_connects.contains(&route.action.into()))
+        .map(|route| route.view6)
+        .collect();
+    image.fib = std::mem::take(&mut image.fib)
+        .into_iter()
+        .map(|(mut key, route)| {
+            if key.length == 32 && key.view.is_some() && of_ports.contains(&key.view) {
+                let ifindex = key.address.first_chunk_mut().expect("16 bytes");
+                *ifindex = swapped(u32::from_be_bytes(*ifindex), ingress).to_be_bytes();
+            }
+            (key, route)
+        })
+        .collect();
     image
 }
 
