@@ -43,6 +43,7 @@ mod proxy_services;
 mod proxy_shown;
 mod proxy_tcp;
 mod refusals;
+mod rules;
 mod soak;
 mod support;
 mod trace;

@@ -64,7 +64,7 @@ impl RouteCompiler<'_> {
                 let Some(nh6) = local.nh6 else {
                     return unsupported("End.X without nh6");
                 };
-                let way = match local.oif {
+                let hop = match local.oif {
                     Some(oif) => ResolvedHop::Adjacency(self.store.adjacency(
                         oif,
                         Via::Address(nh6.into()),
@@ -72,7 +72,7 @@ impl RouteCompiler<'_> {
                     )?),
                     None => self.cross_connect(next_hop, nh6.into())?,
                 };
-                way.of(record(SIDESTEP_ROUTE_END_X))
+                hop.of(record(SIDESTEP_ROUTE_END_X))
             }
             Behavior::EndT => sidestep_route {
                 view6: self.endpoint_view(local, Family::V6)?,

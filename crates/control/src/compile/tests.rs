@@ -285,13 +285,13 @@ fn a_next_hop_that_differs_between_ports_is_that_of_the_ingress_port() {
         )
     };
     // By table 100, main, main, and table 101 with a group.
-    let to_6a = verdicts("fc0f::6a", "2001:db8::1");
-    assert_eq!(to_6a, ["eth2", "eth1", "eth1", "eth2"]);
-    let to_4a = verdicts("fc0f::4a", "198.51.100.1");
-    assert_eq!(to_4a, ["eth2", "eth1", "eth1", "eth1"]);
+    let plain = verdicts("fc0f::6a", "2001:db8::1");
+    assert_eq!(plain, ["eth2", "eth1", "eth1", "eth2"]);
+    let ipv4 = verdicts("fc0f::4a", "198.51.100.1");
+    assert_eq!(ipv4, ["eth2", "eth1", "eth1", "eth1"]);
     // Only table 100 has a plain route: main has none, and that of table 101 encapsulates.
-    let to_6b = verdicts("fc0f::6b", "2001:db8::1");
-    assert_eq!(to_6b, ["eth2", "route_miss", "route_miss", "unsupported"]);
+    let some = verdicts("fc0f::6b", "2001:db8::1");
+    assert_eq!(some, ["eth2", "route_miss", "route_miss", "unsupported"]);
 }
 
 #[test]
