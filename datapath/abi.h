@@ -231,6 +231,8 @@ struct sidestep_group {
 /* adjacency.flags */
 #define SIDESTEP_ADJACENCY_VALID 0x01u /* .destination is resolved */
 #define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device accepts XDP redirects */
+/* TC redirects to the peer of the egress, a veth; .destination is the peer's address */
+#define SIDESTEP_ADJACENCY_PEER 0x04u
 
 /*
  * Next hop. One store changes the first 8 bytes when the neighbor changes. All other fields except

@@ -66,6 +66,7 @@ struct outcome {
 	__u32 kind;    /* enum outcome_kind */
 	__u32 ifindex; /* egress of FORWARD */
 	__u32 reason;  /* of PUNT and DROP */
+	_Bool to_peer; /* FORWARD: TC may redirect to the egress's peer */
 };
 
 /* Returns true if the frame ends here: it was dropped, or the daemon sends it in fragments. */

@@ -215,6 +215,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	}
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
 	outcome->ifindex = adjacency.ifindex;
+	outcome->to_peer = (adjacency.flags & SIDESTEP_ADJACENCY_PEER) != 0;
 	if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
 		result = rewrite_in_place(e, p, &adjacency);
 	else
@@ -328,7 +329,7 @@ SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 byt
 /* Processes one frame. */
 INLINE struct outcome step(ENV *e)
 {
-	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown};
+	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown, 0};
 	__u32 ifindex = env_ifindex(e), frame_length = env_length(e);
 	struct sidestep_port_counters *counters = env_port_counters(e, ifindex);
 	const struct sidestep_port *port = env_port(e, ifindex);

@@ -3,7 +3,33 @@
 #define SIDESTEP_TARGET_TC
 #include "step.h"
 
+#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
+
+/*
+ * Returns true if the receiver of the frame can be its peer's stack as the frame is. A redirect to
+ * the peer does not pass eth_type_trans, which sets both fields from the Ethernet header.
+ */
+INLINE _Bool is_ready_for_peer(struct __sk_buff *skb)
+{
+	const __u8 *eth = env_bytes(skb, 0, ETH_LENGTH);
+
+	return eth && load16(eth + ETH_TYPE) == skb->protocol && skb->pkt_type == PACKET_HOST;
+}
+
+/*
+ * bpf_redirect_peer continues in the peer's receive path. bpf_redirect transmits, so the frame waits
+ * in the backlog of this CPU.
+ */
+INLINE int transmit_frame(struct __sk_buff *skb, struct outcome outcome)
+{
+	if (!outcome.to_peer || !is_ready_for_peer(skb))
+		return (int)bpf_redirect(outcome.ifindex, 0);
+	/* As __dev_forward_skb: these fields do not leave the namespace. */
+	skb->mark = 0;
+	skb->priority = 0;
+	return (int)bpf_redirect_peer(outcome.ifindex, 0);
+}
 
 SEC("tc")
 int sidestep_tc(struct __sk_buff *skb)
@@ -15,7 +41,7 @@ int sidestep_tc(struct __sk_buff *skb)
 	trace_end(skb, outcome);
 
 	if (outcome.kind == OUTCOME_FORWARD)
-		return (int)bpf_redirect(outcome.ifindex, 0);
+		return transmit_frame(skb, outcome);
 	/* UNSPEC: the next program or the stack processes the packet. */
 	return outcome_ends_frame(outcome) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }

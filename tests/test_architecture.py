@@ -9,7 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DATAPATH = ROOT / "datapath"
 # Permitted headers of the packet path besides its own: the kernel's UAPI and libbpf's helpers.
-OUTSIDE = {"asm-generic/errno.h", "linux/bpf.h", "linux/pkt_cls.h", "linux/types.h", "bpf/bpf_helpers.h"}
+OUTSIDE = {
+    "asm-generic/errno.h",
+    "bpf/bpf_helpers.h",
+    "linux/bpf.h",
+    "linux/if_packet.h",
+    "linux/pkt_cls.h",
+    "linux/types.h",
+}
 # Headers of the compiler with processor instructions, and the file of the native target that
 # includes them.
 INSTRUCTIONS = {"immintrin.h": "sha_x86.h"}

@@ -21,7 +21,7 @@ use sidestep_control::report::{self, Severity};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT};
 use sidestep_model::config;
-use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
+use sidestep_model::settings::{Ipv4TooBig, LocalSrh, RedirectPeer};
 
 use crate::explain::headers;
 use crate::foreground::Foreground;
@@ -81,6 +81,10 @@ pub struct Args {
     /// an ICMP error [default: fragment]
     #[arg(long, value_name = "fragment|icmp")]
     pub ipv4_too_big: Option<Ipv4TooBig>,
+    /// Redirects of TC to the peer of a veth in another network namespace (`bpf_redirect_peer`):
+    /// auto, where nothing that they skip is in use, on, or off [default: auto]
+    #[arg(long, value_name = "auto|on|off")]
+    pub redirect_peer: Option<RedirectPeer>,
     /// Rate limit for packets sent in fragments, per second and port; 0 drops them [default: 1000]
     #[arg(long, value_name = "N")]
     pub fragment_rate: Option<u32>,
@@ -158,6 +162,7 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.require_seg6_enabled |= args.require_seg6_enabled;
     config.encap_lookup_main |= args.encap_lookup_main;
     config.ipv4_too_big = args.ipv4_too_big.or(config.ipv4_too_big);
+    config.redirect_peer = args.redirect_peer.or(config.redirect_peer);
     config.fragment_rate = args.fragment_rate.or(config.fragment_rate);
     if args.mode.is_some() {
         config.mode = None;

@@ -226,6 +226,10 @@ fn port_table(ports: &[report::Port]) -> Table {
             (false, false) => "off; SIDs handled by Linux",
         };
         let mut why = vec![port.why.clone()];
+        why.extend(port.redirect_peer_why.iter().map(|reason| {
+            let no = if port.redirect_peer { "" } else { "no " };
+            format!("{no}redirect to its peer: {reason}")
+        }));
         why.extend(
             port.punt_reasons
                 .iter()

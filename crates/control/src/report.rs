@@ -135,6 +135,10 @@ pub struct Port {
     pub seg6_enabled: bool,
     /// Whether the port processes SIDs: `seg6_enabled` is 1 or not required.
     pub processes_sids: bool,
+    /// Whether TC redirects packets that leave here to the peer of this port, a veth.
+    pub redirect_peer: bool,
+    /// Reason for `redirect_peer`; none if the interface is not a veth or no port is in TC.
+    pub redirect_peer_why: Option<String>,
     /// Reasons for which this port punts packets of a family.
     pub punt_reasons: Vec<String>,
     /// SIDs of SR proxies whose services use this port.

@@ -22,6 +22,7 @@
 
 mod address;
 mod dump;
+pub mod egress;
 mod error;
 mod genl;
 mod kernel;
@@ -29,6 +30,7 @@ mod link;
 mod neighbor;
 mod netconf;
 mod object;
+mod offload;
 mod route;
 mod route_table;
 mod rule;
@@ -40,11 +42,12 @@ pub mod survey;
 mod sysctl;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_model::route::{NextHop, RouteKey};
 
 pub use crate::error::MirrorError;
@@ -202,6 +205,12 @@ impl Mirror {
     /// devices, such as veth, count as devices that do not accept redirects.
     pub fn reports_xdp_features(&self) -> bool {
         self.device_events.is_some()
+    }
+
+    /// Sets [`Link::peer`](sidestep_model::node::Link::peer) of all links. Returns true if one
+    /// changed.
+    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> bool {
+        self.state.set_peers(peers)
     }
 
     /// Whether the neighbor is usable but has not been confirmed for a while. The kernel probes it

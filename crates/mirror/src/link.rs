@@ -65,8 +65,8 @@ impl LinkState {
         self.flags & libc::IFF_UP != 0 && self.flags & libc::IFF_LOWER_UP != 0
     }
 
-    /// Returns the link of the model. `xdp_features` are the driver's features from the `netdev`
-    /// family, if it reports them.
+    /// Returns the link of the model, without its peer. `xdp_features` are the driver's features
+    /// from the `netdev` family, if it reports them.
     pub fn link(&self, all: &AllSettings, xdp_features: Option<u64>) -> Link {
         let v4 = self.settings.v4;
         // An interface without IPv6, or with it disabled, drops every IPv6 packet
@@ -106,6 +106,7 @@ impl LinkState {
                 // XDP cannot transmit.
                 None => !self.software && !matches!(self.kind, LinkKind::NotEthernet(_)),
             },
+            peer: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::hmac::HmacKeys;
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, Link, Mac, Node};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
 use crate::address::{self, Address};
@@ -40,6 +40,8 @@ pub(crate) struct State {
     ignore_linkdown: BTreeMap<(Family, Scope), i32>,
     /// Reply of the `netdev` family, or `None` if the kernel lacks it.
     xdp_features: Option<BTreeMap<IfIndex, u64>>,
+    /// Peers of veths that TC may redirect to.
+    peers: BTreeMap<IfIndex, Mac>,
     addresses: BTreeSet<Address>,
     dump6: Dump6,
     /// Nexthop objects whose routes are not resolved again yet.
@@ -290,6 +292,17 @@ impl State {
         std::mem::replace(&mut self.changed_other, before)
     }
 
+    /// Sets the peers that TC may redirect to. Returns true if one changed.
+    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> bool {
+        if self.peers == peers {
+            return false;
+        }
+        self.peers = peers;
+        let before = std::mem::take(&mut self.changed_other);
+        self.rebuild_all();
+        std::mem::replace(&mut self.changed_other, before)
+    }
+
     /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
         self.resolve_objects();
@@ -371,6 +384,8 @@ impl State {
         }
         if before != Some(silent(&state)) {
             self.stale.links.insert(ifindex);
+            // The peer may have changed, too. The next survey sets it again.
+            self.peers.remove(&ifindex);
         }
         self.links.insert(ifindex, state);
         self.rebuild(ifindex);
@@ -378,6 +393,7 @@ impl State {
 
     fn link_gone(&mut self, ifindex: IfIndex) {
         self.links.remove(&ifindex);
+        self.peers.remove(&ifindex);
         self.changed_other |= self.node.links.remove(&ifindex).is_some();
         self.addresses.retain(|address| address.own.0 != ifindex);
         self.node.addresses.retain(|address| address.0 != ifindex);
@@ -473,7 +489,10 @@ impl State {
             .xdp_features
             .as_ref()
             .map(|features| features.get(&ifindex).copied().unwrap_or_default());
-        let link = state.link(&self.all, features);
+        let link = Link {
+            peer: self.peers.get(&ifindex).copied(),
+            ..state.link(&self.all, features)
+        };
         if self.node.links.get(&ifindex) != Some(&link) {
             self.node.links.insert(ifindex, link);
             self.changed_other = true;

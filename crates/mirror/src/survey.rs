@@ -137,20 +137,7 @@ fn filters(requester: &mut Requester, ports: &[IfIndex], own_filter: u32) -> Vec
     let mut found = Vec::new();
     for &port in ports {
         for (parent, egress) in [(TC_INGRESS, false), (TC_EGRESS, true)] {
-            let mut body = Body::new(&[0; 4]);
-            body.0.extend(port.0.to_ne_bytes());
-            body.0.extend([0; 4]);
-            body.0.extend(parent.to_ne_bytes());
-            body.0.extend([0; 4]);
-            let request = Request {
-                name: "list the TC filters",
-                kind: libc::RTM_GETTFILTER,
-                body: &body.0,
-            };
-            // The upper half of `tcm_info` is the priority.
-            let priority = |message: &Message<'_>| Some(u32_at(message.body, 16)? >> 16);
-            // A port without clsact has none, and a kernel without filters refuses the request.
-            let priorities = requester.dump(request, priority).unwrap_or_default();
+            let priorities = filter_priorities(requester, port, parent);
             if priorities.iter().any(|priority| *priority != own_filter) {
                 found.push(Filter { port, egress });
             }
@@ -159,7 +146,30 @@ fn filters(requester: &mut Requester, ports: &[IfIndex], own_filter: u32) -> Vec
     found
 }
 
-fn chains() -> Result<Vec<Chain>, MirrorError> {
+/// Whether the interface has TC filters at its egress.
+pub(crate) fn has_egress_filters(requester: &mut Requester, link: IfIndex) -> bool {
+    !filter_priorities(requester, link, TC_EGRESS).is_empty()
+}
+
+fn filter_priorities(requester: &mut Requester, link: IfIndex, parent: u32) -> Vec<u32> {
+    let mut body = Body::new(&[0; 4]);
+    body.0.extend(link.0.to_ne_bytes());
+    body.0.extend([0; 4]);
+    body.0.extend(parent.to_ne_bytes());
+    body.0.extend([0; 4]);
+    let request = Request {
+        name: "list the TC filters",
+        kind: libc::RTM_GETTFILTER,
+        body: &body.0,
+    };
+    // The upper half of `tcm_info` is the priority.
+    let priority = |message: &Message<'_>| Some(u32_at(message.body, 16)? >> 16);
+    // A link without clsact has none, and a kernel without filters refuses the request.
+    requester.dump(request, priority).unwrap_or_default()
+}
+
+/// The base chains of nftables.
+pub(crate) fn chains() -> Result<Vec<Chain>, MirrorError> {
     let request = Request {
         name: "list the chains of nftables",
         kind: NFT_MSG_GETCHAIN,

@@ -23,6 +23,7 @@
 //! require_seg6_enabled: false
 //! encap_lookup_main: false
 //! ipv4_too_big: fragment
+//! redirect_peer: auto
 //! fragment_rate: 1000
 //! fragment_burst: 50
 //! icmp_rate: 1000
@@ -47,7 +48,7 @@ use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{Policies, Policy, is_steering};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
-use crate::settings::{Ipv4TooBig, LocalSrh, Mode, Settings};
+use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
 
 pub mod entries;
@@ -98,6 +99,8 @@ pub struct File {
     pub encap_lookup_main: bool,
     /// `sidestep run --ipv4-too-big`.
     pub ipv4_too_big: Option<Ipv4TooBig>,
+    /// `sidestep run --redirect-peer`.
+    pub redirect_peer: Option<RedirectPeer>,
     /// `sidestep run --fragment-rate`.
     pub fragment_rate: Option<u32>,
     /// `sidestep run --fragment-burst`.
@@ -366,6 +369,7 @@ impl File {
             require_seg6_enabled: self.require_seg6_enabled,
             encap_lookup_main: self.encap_lookup_main,
             ipv4_too_big: self.ipv4_too_big.unwrap_or_default(),
+            redirect_peer: self.redirect_peer.unwrap_or_default(),
         }
     }
 

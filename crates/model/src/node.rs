@@ -15,7 +15,7 @@ use crate::hmac::HmacKeys;
 use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
-use crate::settings::Settings;
+use crate::settings::{RedirectPeer, Settings};
 use crate::vlan::VlanTables;
 
 /// An interface index of the node's network namespace.
@@ -145,6 +145,9 @@ pub struct Link {
     /// The device transmits frames that XDP redirects to it (`NETDEV_XDP_ACT_NDO_XMIT`; for a veth:
     /// its peer runs NAPI).
     pub xdp_transmit: bool,
+    /// Ethernet address of the veth's peer, if the peer is in another network namespace and TC may
+    /// redirect to it.
+    pub peer: Option<Mac>,
 }
 
 /// A resolved or failed neighbor.
@@ -200,6 +203,17 @@ impl Node {
     /// Returns the link with this name.
     pub fn link_by_name(&self, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.name == name)
+    }
+
+    /// Whether TC redirects packets for `next_hop` to the peer of the link. Since Linux 6.3, a veth
+    /// accepts XDP redirects if its peer runs XDP or GRO, which the redirect would skip.
+    pub fn redirects_to_peer(&self, link: &Link, next_hop: Mac) -> bool {
+        let is_allowed = match self.settings.redirect_peer {
+            RedirectPeer::Auto => !link.xdp_transmit,
+            RedirectPeer::On => true,
+            RedirectPeer::Off => false,
+        };
+        is_allowed && link.peer == Some(next_hop)
     }
 }
 

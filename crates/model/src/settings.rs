@@ -18,6 +18,8 @@ pub struct Settings {
     pub encap_lookup_main: bool,
     /// `ipv4_too_big`.
     pub ipv4_too_big: Ipv4TooBig,
+    /// `redirect_peer`.
+    pub redirect_peer: RedirectPeer,
 }
 
 /// Defines an enumeration whose words are the same in the node file and on the command line.
@@ -85,5 +87,18 @@ words! {
         Fragment = "fragment",
         /// Treat it as if DF were set: drop with an ICMP error.
         Icmp = "icmp",
+    }
+}
+
+words! {
+    /// Use of `bpf_redirect_peer` in TC, for egresses whose peer is in another network namespace.
+    RedirectPeer {
+        /// Where the redirect skips nothing that is in use.
+        #[default]
+        Auto = "auto",
+        /// Always.
+        On = "on",
+        /// Never.
+        Off = "off",
     }
 }

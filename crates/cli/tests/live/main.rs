@@ -42,6 +42,7 @@ mod proxy_liveness;
 mod proxy_services;
 mod proxy_shown;
 mod proxy_tcp;
+mod redirect_peer;
 mod refusals;
 mod rules;
 mod soak;

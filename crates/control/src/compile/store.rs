@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sidestep_datapath::abi::{
-    DROP_blackhole, PUNT_table_full, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SOURCE, sidestep_action, sidestep_adjacency,
-    sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy, sidestep_reason,
-    sidestep_route,
+    DROP_blackhole, PUNT_table_full, SIDESTEP_ADJACENCY_PEER, SIDESTEP_ADJACENCY_VALID,
+    SIDESTEP_ADJACENCY_XDP, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SOURCE, sidestep_action,
+    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
+    sidestep_reason, sidestep_route,
 };
 use sidestep_datapath::{
     AdjacencyId, CounterId, FibKey, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
@@ -415,9 +415,11 @@ impl<'a> RecordStore<'a> {
             Via::Link => Some(link.mac),
         };
         let valid = link.up && lladdr.is_some();
+        let to_peer = lladdr.is_some_and(|lladdr| self.node.redirects_to_peer(link, lladdr));
         let flags = [
             (valid, SIDESTEP_ADJACENCY_VALID),
             (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
+            (to_peer, SIDESTEP_ADJACENCY_PEER),
         ];
         let record = sidestep_adjacency {
             destination: lladdr.unwrap_or_default().0,

@@ -16,6 +16,9 @@ use crate::api::{Incoming, Request};
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
 /// source). A change takes effect within 10 ms.
 const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
+/// Interval between surveys of the egresses whose peers TC may redirect to. A capture sees no
+/// redirected packets until the next survey.
+const PEERS_PERIOD: Duration = Duration::from_millis(250);
 /// Interval between retries of a change that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// Poll less often when polling would use more than 1/25 of a CPU, as with very many interfaces.
@@ -41,6 +44,7 @@ impl Daemon {
     pub fn run(mut self, program: &mut dyn Program) -> Result<(), DaemonError> {
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
+        let mut peers_due = Instant::now() + PEERS_PERIOD;
         let mut retry_due = Instant::now();
         let mut status_due = Instant::now();
         let mut examine_due = Instant::now();
@@ -87,9 +91,16 @@ impl Daemon {
                 self.reclaim();
             }
             let services = self.liveness.poll(self.mirror.node(), now);
+            let mut peers = false;
+            if now >= peers_due {
+                let begun = processor_time()?;
+                peers = self.survey_peers();
+                let taken = processor_time()?.saturating_sub(begun);
+                peers_due = now + PEERS_PERIOD.max(taken * SETTINGS_SHARE);
+            }
             // Retry a failed change: memory may be available again.
             let again = self.problem.is_some() && now >= retry_due;
-            let all = again || settings || services;
+            let all = again || settings || services || peers;
             if all || !notified.is_empty() {
                 self.on_change(&notified, all);
                 retry_due = now + RETRY;

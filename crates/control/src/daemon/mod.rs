@@ -19,6 +19,7 @@ mod neighbors;
 mod oam;
 mod orphans;
 mod own;
+mod peers;
 mod policies;
 mod ports;
 mod problems;
@@ -69,6 +70,7 @@ pub(crate) use names::KnownNames;
 use neighbors::Neighbors;
 use oam::Oam;
 pub(crate) use own::{Devices, OverlaidNode};
+use peers::Peers;
 use replies::Replies;
 pub use sidestep_model::settings::Mode;
 
@@ -212,6 +214,7 @@ pub struct Daemon {
     /// Number of resyncs.
     resyncs: u64,
     suspended: Suspended,
+    peers: Peers,
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     replies: Replies,
@@ -309,6 +312,7 @@ impl Daemon {
             compilations: 0,
             resyncs: 0,
             suspended: Suspended::default(),
+            peers: Peers::default(),
             preparing: None,
             tracing: None,
             replies: Replies::default(),
@@ -342,6 +346,10 @@ impl Daemon {
         self.attach_ports();
         if let Some((name, why)) = self.refused.pop_first() {
             return Err(DaemonError::Port { name, why });
+        }
+        // After the first compilation, which determines the egresses.
+        if self.survey_peers() {
+            self.recompile_after_grace(None)?;
         }
         // The first log line of a problem follows the start at once.
         self.examine();

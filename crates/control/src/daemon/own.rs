@@ -460,6 +460,7 @@ mod tests {
                 rp_filter: 0,
                 hop_limit: 64,
                 xdp_transmit: true,
+                peer: None,
             };
             (link.ifindex, link)
         });

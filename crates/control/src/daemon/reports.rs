@@ -66,6 +66,7 @@ impl Daemon {
                     "waits for its interface, which does not exist".into(),
                 ),
             };
+            let (redirect_peer, redirect_peer_why) = self.peer_report(link);
             let here = |port: IfIndex| link.is_some_and(|link| link.ifindex == port);
             report::Port {
                 name: name.clone(),
@@ -78,6 +79,8 @@ impl Daemon {
                 seg6_enabled: link.is_some_and(|link| link.seg6_enabled),
                 processes_sids: !self.own.settings.require_seg6_enabled
                     || link.is_some_and(|link| link.seg6_enabled),
+                redirect_peer,
+                redirect_peer_why,
                 punt_reasons: self
                     .compiled
                     .index

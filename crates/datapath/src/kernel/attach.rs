@@ -144,7 +144,7 @@ impl Kernel {
     fn attach_tc(&self, ifindex: u32) -> Result<Attachment, KernelError> {
         let target = Target::Tc;
         // Kernels without tcx reject the query. Such a kernel has no tcx program either.
-        for id in sys::tcx_programs(ifindex).unwrap_or_default() {
+        for id in sys::tcx_programs(ifindex, BPF_TCX_INGRESS).unwrap_or_default() {
             let name = name(id);
             if name == TC_PROGRAM {
                 return Err(KernelError::ForeignTc { ifindex, id, name });

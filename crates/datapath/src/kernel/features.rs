@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd as _;
 
-use libbpf_sys::BPF_FUNC_xdp_get_buff_len;
+use libbpf_sys::{BPF_FUNC_xdp_get_buff_len, BPF_TCX_INGRESS};
 
 use super::{Descriptor, KernelError, load, sys};
 
@@ -28,7 +28,7 @@ impl Features {
         let program = load::program(&probe, "sidestep_decap")?;
         Ok(Self {
             decap_l3: returns_0(&program)?,
-            tcx: sys::tcx_programs(LOOPBACK).is_ok(),
+            tcx: sys::tcx_programs(LOOPBACK, BPF_TCX_INGRESS).is_ok(),
         })
     }
 }

@@ -149,6 +149,12 @@ pub fn sees_other_processes() -> bool {
     privilege::sees_others()
 }
 
+/// Returns whether TC programs are attached to the egress of an interface by tcx.
+pub fn has_tcx_egress(ifindex: u32) -> bool {
+    let programs = sys::tcx_programs(ifindex, libbpf_sys::BPF_TCX_EGRESS);
+    programs.is_ok_and(|programs| !programs.is_empty())
+}
+
 /// Removes all capabilities of the calling thread, and of threads that it starts later, except
 /// `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`. A [`Kernel`] that was loaded
 /// earlier is not affected.

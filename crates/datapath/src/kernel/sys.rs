@@ -152,16 +152,15 @@ pub(super) fn xdp_program(ifindex: u32) -> io::Result<Option<XdpProgram>> {
         .map(|(id, mode)| XdpProgram { id, mode }))
 }
 
-/// Ids of the programs at TCX ingress, in order. At most 64 are looked at.
-pub(super) fn tcx_programs(ifindex: u32) -> io::Result<Vec<u32>> {
+/// Ids of the programs at a TCX hook (`BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`), in order. At most 64
+/// are looked at.
+pub(super) fn tcx_programs(ifindex: u32, hook: u32) -> io::Result<Vec<u32>> {
     let mut ids = vec![0; 64];
     let mut options = options!(bpf_prog_query_opts);
     options.prog_ids = ids.as_mut_ptr();
     options.__bindgen_anon_1.count = ids.len() as u32;
     // SAFETY: a buffer of as many ids as said, and options that live for the call.
-    check(unsafe {
-        ffi::bpf_prog_query_opts(ifindex as i32, ffi::BPF_TCX_INGRESS, &raw mut options)
-    })?;
+    check(unsafe { ffi::bpf_prog_query_opts(ifindex as i32, hook, &raw mut options) })?;
     // SAFETY: the kernel has written the count.
     ids.truncate(unsafe { options.__bindgen_anon_1.count } as usize);
     Ok(ids)

@@ -63,7 +63,7 @@ const LISTS: [&str; 7] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -72,6 +72,7 @@ const SETTINGS: [&str; 15] = [
     "require_seg6_enabled",
     "encap_lookup_main",
     "ipv4_too_big",
+    "redirect_peer",
     "fragment_rate",
     "fragment_burst",
     "icmp_rate",
@@ -157,6 +158,7 @@ fn settings(own: &Overlay) -> impl Iterator<Item = (&'static str, String)> {
         other(own.settings.require_seg6_enabled),
         other(own.settings.encap_lookup_main),
         other(own.settings.ipv4_too_big),
+        other(own.settings.redirect_peer),
         text(own.fragment_rate),
         text(own.fragment_burst),
         text(own.icmp_rate),

@@ -206,6 +206,7 @@ impl Attributes {
             rp_filter: ranged(self.rp_filter.as_ref(), "rp_filter", 0..=2)?.unwrap_or(0),
             hop_limit: ranged(self.hop_limit.as_ref(), "hop_limit", 1..=255)?.unwrap_or(64),
             xdp_transmit: true,
+            peer: None,
         })
     }
 
