@@ -6,11 +6,12 @@ use std::io::IsTerminal;
 use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use sidestep_control::daemon::{Configuration, Daemon, Program, Status};
+use sidestep_control::daemon::{Configuration, Daemon, Phase, Program, Status};
 use sidestep_control::report::{Problem, Severity};
 
 use crate::log::Log;
 use crate::run::{Args, read_configuration};
+use crate::systemd::Manager;
 
 /// The process in the foreground.
 pub(crate) struct Foreground {
@@ -20,6 +21,7 @@ pub(crate) struct Foreground {
     before: Option<(Instant, Status)>,
     log: Log,
     logged: Logged,
+    manager: Manager,
 }
 
 impl Foreground {
@@ -30,6 +32,7 @@ impl Foreground {
             before: None,
             log: Log::open(),
             logged: Logged::default(),
+            manager: Manager::open(),
         }
     }
 
@@ -53,7 +56,16 @@ impl Program for Foreground {
         }
     }
 
+    fn enter(&mut self, phase: Phase, daemon: &Daemon) {
+        self.manager.enter(phase, daemon);
+    }
+
+    fn turn(&mut self) {
+        self.manager.keep_alive(Instant::now());
+    }
+
     fn tick(&mut self, daemon: &Daemon) {
+        self.manager.set_status(daemon);
         let Some(bar) = &self.live else {
             self.logged.log_changes(daemon.problems(), self.log);
             return;

@@ -39,6 +39,7 @@ pub mod secret;
 pub mod show;
 pub mod stop;
 pub mod style;
+mod systemd;
 pub mod tables;
 pub mod trace;
 

@@ -47,4 +47,5 @@ mod refusals;
 mod rules;
 mod soak;
 mod support;
+mod systemd;
 mod trace;

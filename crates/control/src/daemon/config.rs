@@ -25,6 +25,17 @@ pub struct Configuration {
     pub file: File,
 }
 
+/// State of the daemon that a service manager follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The tables are filled and the programs attached, or a reload has ended.
+    Ready,
+    /// A reload begins.
+    Reloading,
+    /// The daemon is about to detach.
+    Stopping,
+}
+
 /// Program that runs the daemon.
 pub trait Program {
     /// Reads the node file again, with the options of the command line.
@@ -35,6 +46,12 @@ pub trait Program {
 
     /// Writes a line to the log.
     fn log(&mut self, line: &str);
+
+    /// Called at the beginning of a phase.
+    fn enter(&mut self, phase: Phase, daemon: &Daemon);
+
+    /// Called at each turn of the event loop.
+    fn turn(&mut self);
 
     /// Called about once per second.
     fn tick(&mut self, daemon: &Daemon);
@@ -290,6 +307,7 @@ impl Daemon {
 
     /// Reads the node file again and applies it. Returns what changed.
     pub(super) fn reload(&mut self, program: &mut dyn Program) -> Result<Difference, String> {
+        program.enter(Phase::Reloading, self);
         let result = self.read_again(program);
         match &result {
             Ok(difference) => {
@@ -307,6 +325,7 @@ impl Daemon {
                 self.config.failed = Some(error.clone());
             }
         }
+        program.enter(Phase::Ready, self);
         result
     }
 

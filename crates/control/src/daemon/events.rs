@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Daemon, DaemonError, Program, neighbors};
+use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request};
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
@@ -49,7 +49,9 @@ impl Daemon {
         let mut status_due = Instant::now();
         let mut examine_due = Instant::now();
         let mut stop = None;
+        program.enter(Phase::Ready, &self);
         while stop.is_none() {
+            program.turn();
             let due = [
                 Some(settings_due),
                 Some(neighbors_due),
@@ -127,6 +129,7 @@ impl Daemon {
                 program.tick(&self);
             }
         }
+        program.enter(Phase::Stopping, &self);
         let ended = self.kernel.detach_all().map_err(DaemonError::from);
         // Remove the socket before its directory.
         drop(self.server);

@@ -52,7 +52,7 @@ use sidestep_model::node::{IfIndex, Node};
 use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
-pub use self::config::{Configuration, Program};
+pub use self::config::{Configuration, Phase, Program};
 pub use self::left::{left, remove_left};
 pub(crate) use self::ports::choose;
 use self::suspended::Suspended;
@@ -243,6 +243,17 @@ pub struct Status {
     pub problems: BTreeSet<report::Problem>,
 }
 
+/// Summary for a service manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Number of attached ports.
+    pub attached: usize,
+    /// Number of ports that are not attached.
+    pub missing: usize,
+    /// Prefixes in all views.
+    pub prefixes: usize,
+}
+
 impl Daemon {
     /// Loads, compiles and attaches. On an error it undoes everything, except for pins adopted from
     /// a dead instance.
@@ -400,6 +411,16 @@ impl Daemon {
             prefixes: self.compiled.image.fib.len(),
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             problems: self.problems().clone(),
+        }
+    }
+
+    /// Summary for a service manager. It reads no counters.
+    pub fn summary(&self) -> Summary {
+        let attached = self.attached.len();
+        Summary {
+            attached,
+            missing: self.options.ports.len().saturating_sub(attached),
+            prefixes: self.compiled.image.fib.len(),
         }
     }
 

@@ -317,8 +317,19 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `sidestep run ARGS`, and returns when it forwards.
     pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
+        Self::start_by(namespace, args, |_| {})
+    }
+
+    /// As [`Self::start`], with a change of the command, such as its environment.
+    pub fn start_by(
+        namespace: &Namespace,
+        args: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let args: Vec<&str> = ["run"].iter().chain(args).copied().collect();
-        let mut child = sidestep(namespace, &args)
+        let mut command = sidestep(namespace, &args);
+        change(&mut command);
+        let mut child = command
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");
