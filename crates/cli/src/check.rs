@@ -27,6 +27,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let (_, file) = node_file::read_text(&args.file)?;
     let node = node_file::node(&file, &args.file)?;
+    let has_ports = file.has_ports();
     let file = args.file.display();
     let ports = node.links.keys().copied().collect::<BTreeSet<_>>();
     let compiled = Compiler::new(Limits::default())
@@ -58,10 +59,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         )?;
     }
     if node.links.is_empty() {
-        writeln!(
-            out,
-            "{file}: no ports: `sidestep run` needs them on its command line"
-        )?;
+        let add = if has_ports {
+            "`sidestep port add` adds them"
+        } else {
+            "`sidestep run` needs them on its command line"
+        };
+        writeln!(out, "{file}: no ports: {add}")?;
     }
     let rules: usize = node.rules.values().map(Vec::len).sum();
     let routes = node.routes.values();

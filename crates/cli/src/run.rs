@@ -182,7 +182,14 @@ pub(crate) fn read_configuration(
     let mut file = read_config(args.config.as_deref())?;
     apply_options(args, &mut file);
     let ports = ports_of(&args.ports, &file)?;
-    Ok(Configuration { ports, file })
+    let configuration = Configuration { ports, file };
+    configuration
+        .check_ports()
+        .map_err(|error| match &args.config {
+            Some(path) => format!("{}: {error}", path.display()),
+            None => error.to_string(),
+        })?;
+    Ok(configuration)
 }
 
 /// Reads a node file with its secrets; none is an empty one.

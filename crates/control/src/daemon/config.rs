@@ -25,6 +25,19 @@ pub struct Configuration {
     pub file: File,
 }
 
+impl Configuration {
+    /// Checks that ports are named, or the file has `ports: []`.
+    ///
+    /// # Errors
+    /// [`DaemonError::NoPorts`].
+    pub fn check_ports(&self) -> Result<(), DaemonError> {
+        if self.ports.is_empty() && !self.file.has_ports() {
+            return Err(DaemonError::NoPorts);
+        }
+        Ok(())
+    }
+}
+
 /// State of the daemon that a service manager follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -364,11 +377,6 @@ impl Daemon {
         if ports == self.options.ports {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));
-        }
-        if ports.is_empty() {
-            return Err(format!(
-                "port {name}: it is the last port; `sidestep stop` detaches it"
-            ));
         }
         self.exchange(ports, self.own.clone())?;
         Ok(Value::Null)

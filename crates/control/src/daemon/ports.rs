@@ -65,9 +65,6 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
 /// Checks the names of the ports, and that those that exist can be ports. The others are waited
 /// for.
 pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), DaemonError> {
-    if ports.is_empty() {
-        return Err(DaemonError::NoPorts);
-    }
     for name in ports {
         let wrong = |why| DaemonError::Port {
             name: name.clone(),

@@ -64,10 +64,16 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
         .filter_map(|port| missing(facts, port))
         .collect();
     if facts.ports.is_empty() {
-        found.push(NO_PORTS.problem(
-            "no port is named: only checks of the host were made",
-            "sidestep doctor --help",
-        ));
+        found.push(match facts.daemon {
+            Some(_) => NO_PORTS.problem(
+                "the daemon has no ports: Linux forwards all packets",
+                "sidestep port add INTERFACE",
+            ),
+            None => NO_PORTS.problem(
+                "no port is named: only checks of the host were made",
+                "sidestep doctor --help",
+            ),
+        });
     }
     for (port, link) in facts.links() {
         found.extend(attachment(facts, port, link));

@@ -54,7 +54,7 @@ impl Difference {
 
 /// Keys whose value is a list.
 const LISTS: [&str; 7] = [
-    "ports",
+    PORTS,
     "neighbors",
     "routes",
     "rules",
@@ -82,6 +82,7 @@ const SETTINGS: [&str; 16] = [
     "limits",
 ];
 const HMAC: &str = "hmac";
+const PORTS: &str = "ports";
 
 /// Place of an entry's key in a printed file.
 fn rank(entry: &Entry) -> usize {
@@ -100,7 +101,7 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
         });
     };
     for port in ports {
-        add("ports", port.clone());
+        add(PORTS, port.clone());
     }
     for (key, it) in &own.neighbors {
         add("neighbors", neighbor::print(key, it, names, Style::Add));
@@ -214,6 +215,9 @@ pub fn difference(
 pub fn yaml(entries: &[Entry]) -> String {
     let mut text = String::new();
     let mut last = "";
+    if !entries.iter().any(|entry| entry.key == PORTS) {
+        let _ = writeln!(text, "{PORTS}: []");
+    }
     for Entry { key, value } in entries {
         let is_first = key != last;
         last = key;

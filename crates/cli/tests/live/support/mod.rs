@@ -12,6 +12,7 @@ pub mod judged;
 pub mod left;
 pub mod line;
 pub mod memory;
+pub mod node_file;
 pub mod service;
 pub mod tables;
 pub mod tracer;
