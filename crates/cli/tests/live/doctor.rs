@@ -335,6 +335,30 @@ fn a_bpf_file_system_that_is_missing_or_read_only_is_repaired() {
 }
 
 #[test]
+fn a_private_bpf_file_system_is_found_and_repaired() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorprivate");
+    shell(
+        &star,
+        "unshare --mount sh -c 'mount -t bpf bpf /sys/fs/bpf && \
+         { sidestep doctor --mode tc eth0 eth1 | grep -q bpffs_private; } && \
+         sidestep run --detach --mode tc eth0 eth1'",
+    );
+    let pins = || {
+        let status: report::Status = report(star.router(), Request::ShowStatus);
+        Path::new(&status.pins).exists()
+    };
+    let found = find(&doctor(&star, &[]), "bpffs_private").expect("a private file system");
+    assert!(!pins(), "they are in another file system");
+    shell(&star, &found.repair.expect("a repair"));
+    assert_eq!(doctor(&star, &[]), []);
+    assert!(pins());
+    printed(star.router(), &["stop"]);
+}
+
+#[test]
 fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
     let Some(_turn) = begin() else {
         return;

@@ -186,6 +186,8 @@ pub struct Daemon {
     compiler: Compiler,
     compiled: Compiled,
     kernel: Kernel,
+    /// See [`kernel::private_bpffs`].
+    private_bpffs: Option<u32>,
     neighbors: Neighbors,
     liveness: Liveness,
     icmp: Icmp,
@@ -302,6 +304,7 @@ impl Daemon {
             own,
             devices,
             kernel,
+            private_bpffs: kernel::private_bpffs(&options.pin_root),
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
             icmp: Icmp::new(icmp_rate, Instant::now()),

@@ -51,7 +51,7 @@ impl Daemon {
         let facts = Facts {
             ports,
             survey,
-            host: Host::read(&self.options.pin_root, None, lacks),
+            host: Host::read(&self.options.pin_root, self.private_bpffs, None, lacks),
             daemon: Some(daemon),
             ..Facts::new(node, self.mirror.node(), &self.compiled)
         };

@@ -58,6 +58,8 @@ pub struct Host {
     pub on_bpffs: bool,
     /// Whether that file system is read-only.
     pub read_only: bool,
+    /// A process of the host, if the host does not have that file system there.
+    pub private: Option<u32>,
     /// Missing capabilities of the caller, or why the kernel is too old.
     pub refused: Option<String>,
     /// Optional features that this kernel lacks.
@@ -201,8 +203,14 @@ impl Port {
 }
 
 impl Host {
-    /// Looks at the file system and the pins of this namespace.
-    pub fn read(pin_root: &Path, refused: Option<String>, lacks: Vec<&'static str>) -> Self {
+    /// Looks at the file system and the pins of this namespace. `private` is
+    /// [`kernel::private_bpffs`], which the daemon knows from its start only.
+    pub fn read(
+        pin_root: &Path,
+        private: Option<u32>,
+        refused: Option<String>,
+        lacks: Vec<&'static str>,
+    ) -> Self {
         // This makes the pins of the host visible.
         let pinned = Kernel::pinned(pin_root);
         let existing = pin_root.ancestors().find(|path| path.exists());
@@ -221,6 +229,7 @@ impl Host {
             mount_point: mount_point.unwrap_or(existing).to_owned(),
             on_bpffs,
             read_only: on_bpffs && read_only,
+            private,
             refused,
             lacks,
             left: pinned

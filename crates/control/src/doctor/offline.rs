@@ -66,11 +66,12 @@ impl Plan {
             Ok(features) => (None, facts::lacks(features, mirror.reports_xdp_features())),
             Err(error) => (Some(error.to_string()), Vec::new()),
         };
+        let private = kernel::private_bpffs(&self.pin_root);
         let empty = Compiled::default();
         let facts = Facts {
             survey: facts::survey(node, &ports)?,
             ports,
-            host: Host::read(&self.pin_root, refused, lacks),
+            host: Host::read(&self.pin_root, private, refused, lacks),
             ..Facts::new(node, mirror.node(), compiled.as_ref().unwrap_or(&empty))
         };
         Ok(examine(&facts))

@@ -17,6 +17,11 @@ const BPFFS_MISSING: Code = Code::error(
     "the directory of the pins is not on a BPF file system",
 );
 const BPFFS_READ_ONLY: Code = Code::error("bpffs_read_only", "the BPF file system is read-only");
+const BPFFS_PRIVATE: Code = Code::warning(
+    "bpffs_private",
+    "the BPF file system of the pins belongs to a private mount namespace: commands outside do not \
+     see the pins, and a crash of the daemon ends forwarding",
+);
 const DEAD_INSTANCE: Code = Code::error(
     "dead_instance",
     "a daemon died, and its programs forward by tables that no process updates",
@@ -57,6 +62,7 @@ pub(super) const FAMILY: Family = Family {
         KERNEL_FEATURE,
         BPFFS_MISSING,
         BPFFS_READ_ONLY,
+        BPFFS_PRIVATE,
         DEAD_INSTANCE,
         PROGRAM_REPLACED,
         OTHER_VERSION,
@@ -134,6 +140,25 @@ fn host(facts: &Facts<'_>) -> Vec<Problem> {
         found.push(BPFFS_READ_ONLY.problem(
             format!("the BPF file system of {root} is read-only: programs cannot be pinned"),
             format!("mount -o remount,rw {}", host.mount_point.display()),
+        ));
+    }
+    if let Some(process) = host.private {
+        let stop = if facts.daemon.is_some() {
+            "sidestep stop && "
+        } else {
+            ""
+        };
+        found.push(BPFFS_PRIVATE.problem(
+            format!(
+                "the BPF file system of {root} belongs to a private mount namespace: the pins end \
+                 with its last process, and forwarding with them"
+            ),
+            // A file system that is mounted there must not be unmounted: the namespace may have
+            // pins of other programs.
+            format!(
+                "{stop}nsenter --target {process} --mount {}",
+                facts.start("", None)
+            ),
         ));
     }
     if let Some(left) = &host.left {

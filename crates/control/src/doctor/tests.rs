@@ -351,6 +351,7 @@ fn the_state_of_daemon_and_host_is_reported() {
         refused: Some("missing CAP_BPF".into()),
         left: Some("/sys/fs/bpf/sidestep/net-1".into()),
         read_only: true,
+        private: Some(1),
         ..Host::default()
     };
     let expected = [
@@ -358,6 +359,7 @@ fn the_state_of_daemon_and_host_is_reported() {
         "bpffs_read_only",
         "cannot_load",
         "dead_instance",
+        "bpffs_private",
     ];
     assert_eq!(case.codes(), expected);
     assert!(other_version("1", "1", "").is_none());

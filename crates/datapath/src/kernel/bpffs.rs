@@ -52,7 +52,7 @@ pub(super) fn provide(pin_root: &Path) -> Result<(), KernelError> {
     if !pin_root.starts_with(BPFFS) {
         return Err(refused(pin_root, io::Error::other("not mounted there")));
     }
-    let mounted = match host_mounts() {
+    let mounted = match host().and_then(mounts) {
         Some(host) => mount_host(host, OnHost::Mount),
         None => mount_new(),
     };
@@ -65,18 +65,34 @@ pub(super) fn look(pin_root: &Path) {
     if on_bpffs(pin_root) || !pin_root.starts_with(BPFFS) {
         return;
     }
-    if let Some(host) = host_mounts() {
+    if let Some(host) = host().and_then(mounts) {
         // The host may have none.
         let _ = mount_host(host, OnHost::Keep);
     }
 }
 
-/// Returns the mount namespace of the host, if this process has another one but the host's root
-/// directory. A container has a root directory of its own, and keeps to itself.
+/// Returns a process of the host, if pins at that path are on a BPF file system that the host does
+/// not have there. It ends with the last process of this mount namespace.
 ///
-/// The host's is that of the first process, or else of the outermost ancestor that this process may
-/// look at.
-fn host_mounts() -> Option<File> {
+/// The kernel shows other mount namespaces only to a process with `CAP_SYS_PTRACE`.
+pub fn private_bpffs(pin_root: &Path) -> Option<u32> {
+    let host = host().filter(|_| on_bpffs(pin_root))?;
+    let root = format!("/proc/{host}/root");
+    let there = Path::new(&root).join(pin_root.strip_prefix("/").ok()?);
+    (file_system(&there) != file_system(pin_root)).then_some(host)
+}
+
+/// The file system of a path, or of its closest folder that exists.
+fn file_system(path: &Path) -> Option<u64> {
+    let mut existing = path.ancestors().map(fs::metadata);
+    existing.find_map(Result::ok).map(|it| it.dev())
+}
+
+/// Returns a process in the mount namespace of the host, if this process has another one but the
+/// host's root directory. A container has a root directory of its own, and keeps to itself.
+///
+/// It is the first process, or else the outermost ancestor that this process may look at.
+fn host() -> Option<u32> {
     let place = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let mounts = |pid: u32| Some((pid, place(format!("/proc/{pid}/ns/mnt"))?));
     let own = std::process::id();
@@ -84,8 +100,12 @@ fn host_mounts() -> Option<File> {
     let (host, namespace) = ancestors.into_iter().rev().find_map(mounts)?;
     let is_other = namespace != mounts(own)?.1;
     let same_root = place(format!("/proc/{host}/root/"))? == place("/".into())?;
-    let other = (is_other && same_root).then(|| File::open(format!("/proc/{host}/ns/mnt")));
-    other?.ok()
+    (is_other && same_root).then_some(host)
+}
+
+/// The mount namespace of a process.
+fn mounts(pid: u32) -> Option<File> {
+    File::open(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
 /// Returns the parent of a process.

@@ -39,7 +39,7 @@ use std::path::Path;
 use crate::abi::{AdjacencyId, HeaderSetId, ViewId, sidestep_adjacency, sidestep_learned};
 
 pub use apply::Applied;
-pub use bpffs::on_bpffs;
+pub use bpffs::{on_bpffs, private_bpffs};
 pub use error::KernelError;
 pub use features::Features;
 pub use grace::GracePeriod;
