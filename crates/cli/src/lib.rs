@@ -86,7 +86,7 @@ pub enum Command {
     Rule(entry::Command<entry::Rule>),
     /// Manage SR policies: segment lists with weights, preferences and validity
     #[command(subcommand)]
-    Policy(entry::Command<policy::Policy>),
+    Policy(policy::Command),
     /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
     Domain(entry::Command<entry::Domain>),

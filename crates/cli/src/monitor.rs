@@ -32,6 +32,9 @@ pub enum Kind {
     Route,
     /// An SR policy is valid, invalid, changed or removed
     Policy,
+    /// A candidate path of a controller is active, valid, invalid or withdrawn
+    #[value(name = "candidate_path")]
+    CandidatePath,
     /// The service of an SR proxy is up or down
     Service,
     /// A problem of `sidestep doctor` begins or is resolved
@@ -104,6 +107,7 @@ mod tests {
                 subject: "port_down".into(),
                 detail: detail.map(str::to_owned),
                 severity,
+                path: None,
             },
         };
         assert_eq!(

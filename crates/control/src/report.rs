@@ -3,6 +3,7 @@
 
 mod event;
 mod metrics;
+mod policy_batch;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use sidestep_model::route::{self, Encap};
 
 pub use self::event::{Change, Event};
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
+pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 
 /// `show status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,8 +209,8 @@ pub type Policies = Vec<Policy>;
 pub struct Policy {
     /// Policy name.
     pub name: String,
-    /// Arguments of `policy add`.
-    pub policy: String,
+    /// Arguments of `policy add`; none if only controllers have paths of the policy.
+    pub policy: Option<String>,
     /// Color.
     pub color: u32,
     /// Endpoint.
@@ -228,6 +230,8 @@ pub struct Policy {
 /// A candidate path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
+    /// Identity.
+    pub path: Path,
     /// Preference.
     pub preference: u32,
     /// Whether it is the active one.

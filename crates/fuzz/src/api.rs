@@ -49,6 +49,14 @@ impl Target for Api {
         add("apply".into(), &Request::ApplyConfig { config, confirm });
         let name = "eth2".to_owned();
         add("port".into(), &Request::AddPort { name });
+        let request = r#"{"op": "policy_batch", "batch": {"owner": {"protocol_origin": "bgp",
+            "originator": {"asn": 65001, "address": "192.0.2.1"}}, "complete": true, "operations": [
+            {"action": "replace", "color": 100, "endpoint": "fc00:3::1", "discriminator": 7,
+            "candidate_path": {"preference": 200, "binding_sid": "fc0f::b1", "mode": "encap.red",
+            "drop_upon_invalid": true, "segment_lists": [{"segments": ["fc00:2::e"], "weight": 3}]}},
+            {"action": "withdraw", "color": 100, "endpoint": "fc00:3::1", "discriminator": 8}]}}"#;
+        let batch = serde_json::from_str(request).expect("a request");
+        add("policy_batch".into(), &batch);
         let explain = Request::Explain {
             port: "eth0".into(),
             frame: "0200".into(),

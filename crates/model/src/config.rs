@@ -46,7 +46,7 @@ use crate::error::ConfigError;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
 use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
-use crate::policy::{Policies, Policy, is_steering};
+use crate::policy::{ControllerPaths, Policies, Policy, is_steering, with_paths};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
@@ -60,7 +60,7 @@ mod ports;
 mod services;
 pub mod yaml;
 
-pub use policies::{check_binding, check_policies, check_policy};
+pub use policies::{check_binding, check_policies, check_policy, claims};
 pub use ports::{INTERFACE_NAME, Ports, is_interface_name};
 
 /// A node file. It can also be a part of another YAML document that `serde_saphyr` reads.
@@ -155,8 +155,17 @@ pub struct Overlay {
     pub metrics: Option<SocketAddr>,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
+    /// Candidate paths of controllers. A file has none.
+    pub paths: ControllerPaths,
     /// HMAC keys.
     pub hmac_keys: HmacKeys,
+}
+
+impl Overlay {
+    /// Returns the policies by name, with the candidate paths of controllers.
+    pub fn all_policies(&self) -> BTreeMap<String, Policy> {
+        with_paths(&self.policies, &self.paths)
+    }
 }
 
 impl File {

@@ -12,8 +12,12 @@ use crate::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
 use crate::node::{IfIndex, Node, TableId};
 use crate::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
 
+mod path;
 mod validity;
 
+pub use path::{
+    ControllerPath, ControllerPaths, Originator, PathId, PathOwner, ProtocolOrigin, with_paths,
+};
 pub use validity::{Invalid, ListValidity, OnlyNextHop, Validity};
 
 /// Default preference of a candidate path (RFC 9256 2.7).
@@ -49,13 +53,15 @@ pub struct Policy {
     pub tunsrc: Option<Ipv6Addr>,
     /// Drop packets while the policy is invalid, instead of routing them without it (RFC 9256 8.2).
     pub drop_upon_invalid: bool,
-    /// Candidate paths in descending order of preference. Each preference occurs once.
+    /// Candidate paths in descending order of preference (RFC 9256 2.9).
     pub candidates: Vec<Candidate>,
 }
 
 /// A candidate path of a policy (RFC 9256 2.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
+    /// Identity.
+    pub path: PathId,
     /// Preference. The valid candidate path with the highest preference is active (RFC 9256 2.9).
     pub preference: u32,
     /// Segment lists, 1 to [`LISTS_MAX`]. Flows are shared among the valid ones.
@@ -77,8 +83,8 @@ pub struct SegmentList {
 pub struct ListId {
     /// Policy.
     pub policy: PolicyId,
-    /// Preference of its candidate path.
-    pub preference: u32,
+    /// Its candidate path.
+    pub path: PathId,
     /// Position in the candidate path, from 0.
     pub number: u16,
 }
@@ -100,7 +106,7 @@ impl ListId {
             color: 0,
             endpoint: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         },
-        preference: 0,
+        path: PathId::MIN,
         number: 0,
     };
     /// Sorts after every other list.
@@ -109,7 +115,7 @@ impl ListId {
             color: u32::MAX,
             endpoint: IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)),
         },
-        preference: u32::MAX,
+        path: PathId::MAX,
         number: u16::MAX,
     };
 }
@@ -145,7 +151,7 @@ impl Policy {
     pub fn list_id(&self, candidate: &Candidate, number: usize) -> ListId {
         ListId {
             policy: self.id,
-            preference: candidate.preference,
+            path: candidate.path,
             number: number as u16,
         }
     }
@@ -205,6 +211,9 @@ impl Policies {
         });
         let mut routes: BTreeMap<_, _> = bound.collect();
         routes.extend(steering.into_iter().map(|route| (route.key, route)));
+        for route in routes.values_mut() {
+            resolve_names(route, &defined);
+        }
         Self {
             defined,
             routes,
@@ -283,6 +292,29 @@ pub fn named(route: &Route) -> BTreeSet<&str> {
             _ => BTreeSet::new(),
         })
         .collect()
+}
+
+/// Replaces names that stand for color and endpoint by the names of the policies with these.
+fn resolve_names(route: &mut Route, defined: &BTreeMap<String, Policy>) {
+    for hop in &mut route.next_hops {
+        let Some(Encap::Policy(steering)) = &mut hop.encap else {
+            continue;
+        };
+        for name in steering
+            .policy
+            .iter_mut()
+            .chain(steering.by_dscp.values_mut())
+        {
+            if defined.contains_key(name) {
+                continue;
+            }
+            let id = PolicyId::from_name(name);
+            let found = id.and_then(|id| defined.iter().find(|(_, policy)| policy.id == id));
+            if let Some((found, _)) = found {
+                name.clone_from(found);
+            }
+        }
+    }
 }
 
 /// Returns true if an operator configured this route to steer into policies.

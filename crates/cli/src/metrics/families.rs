@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sidestep_control::report::{
-    Drops, Fragments, Icmp, Limits, Metrics, Oam, Policies, PortCounters, Ports, ReturnCounters,
-    SegmentList, Service, Severity, Sid, Status,
+    Candidate, Drops, Fragments, Icmp, Limits, Metrics, Oam, Policies, PortCounters, Ports,
+    ReturnCounters, SegmentList, Service, Severity, Sid, Status,
 };
 
 use super::text::Kind::{Counter, Gauge};
@@ -344,18 +344,26 @@ fn policies(text: &mut Text, policies: &Policies) {
         for policy in policies {
             for candidate in &policy.candidates {
                 let preference = candidate.preference.to_string();
+                let path = controller_path(candidate);
                 for (number, list) in candidate.lists.iter().enumerate() {
                     let number = number.to_string();
-                    let labels = [
+                    let mut labels = vec![
                         ("policy", policy.name.as_str()),
                         ("preference", &preference),
                         ("list", &number),
                     ];
+                    labels.extend(path.as_ref().map(|path| ("path", path.as_str())));
                     text.sample(&name, &labels, count(list));
                 }
             }
         }
     }
+}
+
+/// Returns the label of a controller's candidate path, which others of equal preference do not have.
+fn controller_path(candidate: &Candidate) -> Option<String> {
+    let path = candidate.path.id();
+    (!path.is_configured()).then(|| path.to_string())
 }
 
 fn limits(text: &mut Text, limits: &Limits) {

@@ -33,6 +33,8 @@ mod oam;
 mod own_route;
 mod pmtu;
 mod policy;
+mod policy_batch;
+mod policy_bgp;
 mod privileges;
 mod proxy;
 mod proxy_chain;

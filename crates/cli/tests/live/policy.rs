@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// Number of flows, enough to measure shares.
-const FLOWS: u32 = 1200;
+pub(super) const FLOWS: u32 = 1200;
 /// Length of a packet with a datagram.
 const LENGTH: u64 = 40 + 8 + 4;
 /// A destination whose packets are steered.
@@ -34,15 +34,15 @@ const WEIGHTED: &str = "gold color 100 endpoint fc00:c::2 bsid fc0f::b1 mode enc
 type Ways = BTreeMap<u32, (&'static str, Ipv6Addr)>;
 
 /// A router with sockets at its hosts.
-struct Bench {
-    star: Star,
+pub(super) struct Bench {
+    pub(super) star: Star,
     from: FrameSocket,
     to: [(&'static str, FrameSocket); 3],
     _napi: Vec<Napi>,
 }
 
 impl Bench {
-    fn new(topic: &str) -> Self {
+    pub(super) fn new(topic: &str) -> Self {
         let star = Star::new(topic);
         let from = star.socket("a");
         let to = ["a", "b", "c"].map(|host| (host, star.socket(host)));
@@ -105,11 +105,11 @@ impl Bench {
     }
 
     /// Returns whether all flows with a DSCP arrive at this host.
-    fn all_by(&self, dscp: u8, host: &str) -> bool {
+    pub(super) fn all_by(&self, dscp: u8, host: &str) -> bool {
         by(&self.ways(dscp), host).len() == FLOWS as usize
     }
 
-    fn neighbor(&self, verb: &str, host: &str, port: &str) {
+    pub(super) fn neighbor(&self, verb: &str, host: &str, port: &str) {
         let mac = match verb {
             "replace" => format!(
                 " lladdr {} nud permanent",
@@ -121,12 +121,12 @@ impl Bench {
         self.star.ip().run(&line);
     }
 
-    fn policy(&self) -> report::Policy {
+    pub(super) fn policy(&self) -> report::Policy {
         let mut all: report::Policies = report(self.star.router(), Request::ShowPolicies);
         all.pop().expect("a policy")
     }
 
-    fn sidestep(&self, line: &str) {
+    pub(super) fn sidestep(&self, line: &str) {
         printed(self.star.router(), &line.split(' ').collect::<Vec<_>>());
     }
 

@@ -5,6 +5,7 @@
 //! closes.
 
 mod client;
+pub mod policy_batch;
 mod server;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
 #[cfg(doc)]
 use crate::report;
 pub use client::{ApiError, ReplyStream, ask, call, stream};
+use policy_batch::PolicyBatch;
 pub(crate) use server::{Incoming, Server, line};
 
 /// Version of the protocol. A daemon rejects other versions and reports its own.
@@ -63,6 +66,11 @@ pub enum Request {
     ShowDomain,
     /// [`crate::report::Policies`].
     ShowPolicies,
+    /// `sidestep policy apply`: the reply is a [`crate::report::PolicyBatch`].
+    PolicyBatch {
+        /// Changes of candidate paths.
+        batch: PolicyBatch,
+    },
     /// [`crate::report::Rules`].
     ShowRules,
     /// `sidestep hmac set`.
@@ -250,10 +258,35 @@ pub enum Verb {
 }
 
 /// A request on the wire.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Envelope {
     pub(crate) version: u32,
     pub(crate) request: Request,
+}
+
+/// A received request, not parsed yet.
+#[derive(Deserialize)]
+struct Received<'a> {
+    version: u32,
+    #[serde(borrow)]
+    request: &'a RawValue,
+}
+
+/// The operation of a request, without its other fields.
+#[derive(Deserialize)]
+struct Operation {
+    op: String,
+}
+
+/// [`Request::PolicyBatch`] with its batch not parsed yet. In an enum with a tag, serde loses the
+/// path of a wrong field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchRequest<'a> {
+    #[serde(rename = "op")]
+    _op: String,
+    #[serde(borrow)]
+    batch: &'a RawValue,
 }
 
 /// Parses a request line.
@@ -261,15 +294,21 @@ pub(crate) struct Envelope {
 /// # Errors
 /// The error reply, if the line is no request or has another protocol version.
 pub fn parse_request(line: &str) -> Result<Request, String> {
-    let envelope: Envelope =
-        serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
-    if envelope.version != VERSION {
-        let version = envelope.version;
+    let not_a_request = |error: serde_json::Error| format!("not a request: {error}");
+    let Received { version, request } = serde_json::from_str(line).map_err(not_a_request)?;
+    if version != VERSION {
         return Err(format!(
             "protocol version {version}: this daemon speaks version {VERSION}"
         ));
     }
-    Ok(envelope.request)
+    let request = request.get();
+    let operation: Operation = serde_json::from_str(request).map_err(not_a_request)?;
+    if operation.op == "policy_batch" {
+        let BatchRequest { batch, .. } = serde_json::from_str(request).map_err(not_a_request)?;
+        let batch = policy_batch::parse(batch.get())?;
+        return Ok(Request::PolicyBatch { batch });
+    }
+    serde_json::from_str(request).map_err(not_a_request)
 }
 
 /// An answer on the wire.

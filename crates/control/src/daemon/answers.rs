@@ -48,6 +48,7 @@ impl Daemon {
                         .collect::<report::Domain>(),
                 )
             }
+            Request::PolicyBatch { batch } => json(self.apply_policy_batch(batch)?),
             Request::ShowPolicies => json(self.policies_report()?),
             Request::ShowRules => {
                 let node = self.mirror.node();

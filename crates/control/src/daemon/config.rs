@@ -12,6 +12,7 @@ use sidestep_model::node::Node;
 use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
+use super::policy_batch::check_binding_sids;
 use super::{Daemon, DaemonError, Devices, ports};
 use crate::api::ConfigText;
 use crate::report;
@@ -126,7 +127,7 @@ impl Daemon {
 
     /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
     /// they are.
-    fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
+    pub(super) fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
         self.monitor.touch();
         let own = std::mem::replace(&mut self.own, own);
         let ports = std::mem::replace(&mut self.options.ports, ports);
@@ -180,6 +181,9 @@ impl Daemon {
         fits.map_err(|error| error.to_string())?;
         let (mut own, names) = resolve(node, &self.devices, mode, &config.ports, &config.file)
             .map_err(|error| error.to_string())?;
+        // The candidate paths of controllers stay.
+        own.paths.clone_from(&self.own.paths);
+        check_binding_sids(&own, node)?;
         // Without the key, the endpoint stays. Its threads serve the socket of the start.
         own.metrics = own.metrics.or(self.own.metrics);
         if let (Some(address), true) = (own.metrics, own.metrics != self.own.metrics) {
@@ -307,6 +311,7 @@ impl Daemon {
         };
         // Interfaces may have been recreated since.
         trial.devices.track(&mut trial.own, self.mirror.node());
+        trial.own.paths.clone_from(&self.own.paths);
         self.devices.extend(trial.devices.into_names());
         match self.exchange(trial.ports, trial.own) {
             Ok(()) => program.log("the configuration was not confirmed: the previous one is back"),

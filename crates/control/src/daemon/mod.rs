@@ -21,6 +21,7 @@ mod orphans;
 mod own;
 mod peers;
 mod policies;
+mod policy_batch;
 mod ports;
 mod problems;
 mod replies;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFlags;
 use nix::time::ClockId;
 use sidestep_model::grammar::route;
+use sidestep_model::policy::Validity;
 use sidestep_model::route::{Route, RouteKey};
 
 use super::lines::Lines;
@@ -18,7 +19,8 @@ use super::metrics::configured;
 use super::reports::srv6_routes;
 use super::{Daemon, nanoseconds};
 use crate::api::Incoming;
-use crate::report::{Change, Event, Problem};
+use crate::api::policy_batch::PathKey;
+use crate::report::{Change, Event, Path, Problem};
 
 /// LIMIT: clients that listen at the same time.
 const LISTENERS: usize = 16;
@@ -51,6 +53,8 @@ struct State {
     routes: BTreeMap<RouteKey, RouteState>,
     /// By name: preference of the active candidate path, and the reason why lists are invalid.
     policies: BTreeMap<String, (Option<u32>, Option<String>)>,
+    /// Candidate paths of controllers.
+    paths: BTreeMap<PathKey, PathState>,
     /// By SID.
     services: BTreeMap<String, String>,
     problems: BTreeSet<Problem>,
@@ -173,6 +177,14 @@ impl Daemon {
             let why = lists.find_map(|list| list.invalid.as_ref());
             (name.to_owned(), (active, why.map(ToString::to_string)))
         });
+        let paths = node.policies.iter().flat_map(|(_, policy, validity)| {
+            let places = policy.candidates.iter().enumerate();
+            let of_controllers = places.filter(|(_, it)| !it.path.is_configured());
+            of_controllers.map(|(place, candidate)| {
+                let key = (policy.id, candidate.path);
+                (key, path_state(validity, place))
+            })
+        });
         let services = self.own.routes.iter().filter_map(|(key, route)| {
             let service = self.liveness.report(route)?;
             Some((key.prefix.to_string(), service.state))
@@ -189,6 +201,7 @@ impl Daemon {
                 .map(|key| (*key, route_state(key)))
                 .collect(),
             policies: policies.collect(),
+            paths: paths.collect(),
             services: services.collect(),
             problems: self.problems().clone(),
         }
@@ -212,6 +225,9 @@ fn changes(before: &State, now: &State) -> Vec<Change> {
     });
     compare(&before.policies, &now.policies, |name, before, now| {
         all.push(policy_change(name, before, now));
+    });
+    compare(&before.paths, &now.paths, |key, _, now| {
+        all.push(path_change(*key, now));
     });
     let problem = |event, problem: &Problem| Change {
         severity: Some(problem.severity),
@@ -314,6 +330,47 @@ fn policy_change(name: &str, before: Option<&PolicyState>, now: Option<&PolicySt
     }
 }
 
+/// Validity of a candidate path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PathState {
+    /// It is valid, and packets take it.
+    Active,
+    /// It is valid, and another path is active.
+    Valid,
+    /// All its lists are invalid: the reason of one of them.
+    Invalid(String),
+}
+
+fn path_state(validity: &Validity, place: usize) -> PathState {
+    let mut reasons = validity.lists[place].iter().map(|it| it.invalid.as_ref());
+    if validity.active == Some(place) {
+        PathState::Active
+    } else if reasons.clone().any(|reason| reason.is_none()) {
+        PathState::Valid
+    } else {
+        let first = reasons.find_map(|reason| reason);
+        PathState::Invalid(first.map_or_else(String::new, ToString::to_string))
+    }
+}
+
+fn path_change(key: PathKey, now: Option<&PathState>) -> Change {
+    let (policy, path) = key;
+    let event = match now {
+        Some(PathState::Active) => "active",
+        Some(PathState::Valid) => "valid",
+        Some(PathState::Invalid(_)) => "invalid",
+        None => "withdrawn",
+    };
+    let change = Change {
+        path: Some(Path::from(key)),
+        ..Change::new("candidate_path", event, format!("{policy} {path}"))
+    };
+    match now {
+        Some(PathState::Invalid(reason)) => change.with(reason),
+        _ => change,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
@@ -321,6 +378,7 @@ mod tests {
 
     use sidestep_model::grammar::{Context, Words};
     use sidestep_model::node::Node;
+    use sidestep_model::policy::{PathId, PolicyId};
     use sidestep_model::route::Owner;
 
     use super::*;
@@ -384,6 +442,39 @@ mod tests {
         ];
         assert_eq!(words(&now, &before), expected);
         assert_eq!(words(&now, &now), [""; 0]);
+    }
+
+    #[test]
+    fn a_candidate_path_has_an_event_for_each_state() {
+        let key = PathKey::from((
+            PolicyId {
+                color: 100,
+                endpoint: "fc00::1".parse().expect("an address"),
+            },
+            PathId::configured(7),
+        ));
+        let state = |state: PathState| State {
+            paths: [(key, state)].into(),
+            ..State::default()
+        };
+        let absent = State::default();
+        let why = "no route to fc00::1".to_owned();
+        let (active, valid) = (state(PathState::Active), state(PathState::Valid));
+        let invalid = state(PathState::Invalid(why));
+        let subject = "color 100 endpoint fc00::1 configuration AS 0 :: discriminator 7";
+        for (before, now, event, detail) in [
+            (&absent, &active, "active", ""),
+            (&active, &valid, "valid", ""),
+            (&valid, &invalid, "invalid", ": no route to fc00::1"),
+            (&invalid, &absent, "withdrawn", ""),
+        ] {
+            let expected = format!("candidate_path {event} {subject}{detail}");
+            assert_eq!(words(before, now), [expected]);
+        }
+        let [change] = &changes(&absent, &active)[..] else {
+            panic!("one event");
+        };
+        assert_eq!(change.path.as_ref().map(|path| path.discriminator), Some(7));
     }
 
     #[test]
@@ -463,7 +554,7 @@ mod tests {
         let first = first.lines().next().expect("a line");
         let expected = format!(
             "{{\"ok\":{{\"timestamp\":1,\"kind\":\"monitor\",\"event\":\"lost\",\"subject\":\"{lost} events\",\
-             \"detail\":\"they were not read in time\",\"severity\":null}}}}"
+             \"detail\":\"they were not read in time\",\"severity\":null,\"path\":null}}}}"
         );
         assert_eq!(first, expected);
         assert_eq!(client.lost, 0);

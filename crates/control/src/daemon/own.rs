@@ -156,7 +156,7 @@ fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
 fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     let mut node = mirrored.clone();
     let (steering, others): (Vec<_>, Vec<_>) = own.routes.values().cloned().partition(is_steering);
-    node.policies = Policies::new(own.policies.clone(), steering);
+    node.policies = Policies::new(own.all_policies(), steering);
     node.routes
         .extend(others.into_iter().map(|route| (route.key, route)));
     node.neighbors.extend(
@@ -233,7 +233,7 @@ fn change_route(
         ));
     }
     check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
-    check_policies(&route, &words, &own.policies).map_err(|error| error.to_string())?;
+    check_policies(&route, &words, &own.all_policies()).map_err(|error| error.to_string())?;
     own.routes.insert(route.key, route);
     Ok(())
 }
@@ -307,7 +307,9 @@ fn change_policy(
             "the policy exists already: {words} (use `replace`)"
         ));
     }
-    check_policy(&name, &policy, &words, &own.policies).map_err(|error| error.to_string())?;
+    let mut others = own.all_policies();
+    others.retain(|other, there| there.id != policy.id || own.policies.contains_key(other));
+    check_policy(&name, &policy, &words, &others).map_err(|error| error.to_string())?;
     let routes = node.routes.values().chain(own.routes.values());
     check_binding(&policy, &words, routes).map_err(|error| error.to_string())?;
     own.policies.insert(name, policy);

@@ -30,6 +30,7 @@ impl Daemon {
         sent: &Sent,
     ) -> report::Policy {
         let node = self.node();
+        let configured = self.own.policies.get(name);
         let own = self.own.routes.values();
         let leading = own.filter(|route| named(route).contains(name));
         let candidates = (0..policy.candidates.len())
@@ -37,7 +38,7 @@ impl Daemon {
             .collect();
         report::Policy {
             name: name.to_owned(),
-            policy: policy::print(name, policy),
+            policy: configured.map(|it| policy::print(name, it)),
             color: policy.id.color,
             endpoint: policy.id.endpoint.to_string(),
             bsid: policy.bsid.map(|sid| sid.to_string()),
@@ -150,6 +151,7 @@ fn candidate_report(
         });
     }
     report::Candidate {
+        path: report::Path::from((policy.id, candidate.path)),
         preference: candidate.preference,
         active,
         lists,
@@ -171,7 +173,7 @@ mod tests {
         let numbers = |before: &str, now: &str| -> Vec<(u32, u16)> {
             let replaced = replaced(&defined(before), &defined(now)).into_iter();
             replaced
-                .map(|list| (list.preference, list.number))
+                .map(|list| (list.path.discriminator, list.number))
                 .collect()
         };
         let two = "segs fc00::a weight 3 segs fc00::b";

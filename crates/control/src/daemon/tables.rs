@@ -56,7 +56,7 @@ impl Daemon {
         }
         // Clear a counter slot that another route or a replaced list used before.
         let replaced =
-            before.map(|before| policies::replaced(&before.policies, &self.own.policies));
+            before.map(|it| policies::replaced(&it.all_policies(), &self.own.all_policies()));
         let replaced = replaced.unwrap_or_default();
         for (key, &slot) in &next.index.counters {
             let of_another = matches!(key, Counted::List(_, list) if replaced.contains(list));

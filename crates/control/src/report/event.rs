@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Severity;
+use super::{Path, Severity};
 
 /// A change of the daemon's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,16 +17,18 @@ pub struct Event {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `port`, `route`, `policy`, `service`, `problem`, or `monitor`.
+    /// `port`, `route`, `policy`, `candidate_path`, `service`, `problem`, or `monitor`.
     pub kind: String,
     /// Its event, such as `added` or `down`.
     pub event: String,
-    /// Port, route, SR policy, SID of the service, or code of the problem.
+    /// Port, route, SR policy, candidate path, SID of the service, or code of the problem.
     pub subject: String,
     /// Reason or description.
     pub detail: Option<String>,
     /// Severity of a problem.
     pub severity: Option<Severity>,
+    /// The candidate path.
+    pub path: Option<Path>,
 }
 
 impl Change {
@@ -38,6 +40,7 @@ impl Change {
             subject: subject.into(),
             detail: None,
             severity: None,
+            path: None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::{File, twice, yaml};
 use crate::error::ConfigError;
 use crate::grammar::{Words, policy};
 use crate::node::TableId;
-use crate::policy::{Policy, is_steering, named};
+use crate::policy::{Policy, PolicyId, is_steering, named};
 use crate::route::{Encap, Route, RouteKey, RouteKind};
 
 impl File {
@@ -44,6 +44,12 @@ pub fn check_policy(
     words: &Words,
     others: &BTreeMap<String, Policy>,
 ) -> Result<(), ConfigError> {
+    let stands_for = PolicyId::from_name(name).filter(|id| *id != policy.id);
+    if let Some(id) = stands_for {
+        let problem = format!("the name stands for {id}:");
+        let expected = "another name, or that color and endpoint";
+        return Err(ConfigError::new(words.start(), problem, name, expected));
+    }
     for (other, there) in others.iter().filter(|(other, _)| *other != name) {
         let (keyword, value) = if there.id == policy.id {
             ("color", there.id.color.to_string())
@@ -88,7 +94,7 @@ pub fn check_binding<'a>(
 
 /// Returns true if a route and a binding SID, which is a route in table main, claim the same
 /// packets. Table local precedes table main.
-fn claims(route: &Route, sid: Ipv6Addr) -> bool {
+pub fn claims(route: &Route, sid: Ipv6Addr) -> bool {
     let is_sid = |route: &Route| {
         let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
         encaps.any(|encap| matches!(encap, Encap::Seg6Local(_)))
@@ -104,7 +110,7 @@ fn claims(route: &Route, sid: Ipv6Addr) -> bool {
 }
 
 /// Checks that the policies of a route, parsed from these words, exist, and that its prefix is not
-/// one of their binding SIDs.
+/// one of their binding SIDs. A name that stands for color and endpoint needs no policy.
 ///
 /// # Errors
 /// The name of the missing policy, or of the policy with that binding SID.
@@ -121,7 +127,9 @@ pub fn check_policies(
         return Err(ConfigError::new(words.start(), problem, sid, expected));
     }
     let mut named = named(route).into_iter();
-    let Some(missing) = named.find(|name| !defined.contains_key(*name)) else {
+    let Some(missing) =
+        named.find(|name| !defined.contains_key(*name) && PolicyId::from_name(name).is_none())
+    else {
         return Ok(());
     };
     let known: Vec<&str> = defined.keys().map(String::as_str).collect();

@@ -9,7 +9,8 @@ use super::{Word, encap, value};
 use crate::behavior::{EncapMode, SIGNED_MAX};
 use crate::error::ConfigError;
 use crate::policy::{
-    Candidate, LISTS_MAX, PREFERENCE_DEFAULT, Policy, PolicyId, SegmentList, Steering, WEIGHT_MAX,
+    Candidate, LISTS_MAX, PREFERENCE_DEFAULT, PathId, Policy, PolicyId, SegmentList, Steering,
+    WEIGHT_MAX,
 };
 
 const EXPECTED: &str =
@@ -111,19 +112,13 @@ impl<'a> Draft<'a> {
             let expected = "another preference: the highest of the valid ones is active";
             return Err(ConfigError::new(word.place, problem, word.text, expected));
         }
-        let lists = vec![];
-        self.candidates
-            .push((word, Candidate { preference, lists }));
+        self.candidates.push((word, configured(preference)));
         Ok(())
     }
 
     fn list(&mut self, word: Word<'a>, words: &mut Words<'a>) -> Result<(), ConfigError> {
         if self.candidates.is_empty() {
-            let candidate = Candidate {
-                preference: PREFERENCE_DEFAULT,
-                lists: vec![],
-            };
-            self.candidates.push((word, candidate));
+            self.candidates.push((word, configured(PREFERENCE_DEFAULT)));
         }
         let segments = encap::parse_list(words, word)?;
         self.lengths.push((word, segments.len()));
@@ -217,12 +212,24 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Returns a candidate path of the configuration, without segment lists yet.
+fn configured(preference: u32) -> Candidate {
+    Candidate {
+        path: PathId::configured(preference),
+        preference,
+        lists: vec![],
+    }
+}
+
 fn sid(words: &mut Words) -> Result<std::net::Ipv6Addr, ConfigError> {
     let expected = "an IPv6 unicast address: a SID of this node";
-    let legal = |sid: &std::net::Ipv6Addr| {
-        !(sid.is_multicast() || sid.is_unspecified() || sid.is_loopback())
-    };
+    let legal = |sid: &std::net::Ipv6Addr| is_binding_sid(*sid);
     words.parsed("bsid", expected, |text| text.parse().ok().filter(legal))
+}
+
+/// Returns true if this address can be a binding SID.
+pub fn is_binding_sid(sid: std::net::Ipv6Addr) -> bool {
+    !(sid.is_multicast() || sid.is_unspecified() || sid.is_loopback())
 }
 
 /// Prints a policy.
