@@ -88,8 +88,8 @@ fn controllers_change_candidate_paths_in_one_batch() {
             bench.all_by(0, "a"),
             "{mode}: the policy does not exist yet"
         );
-        let text_of = bench.apply(&batch("bgp", &[through("b", 100)]));
-        assert_eq!(text_of, format!("policy {NAME} discriminator 7: added\n"));
+        let text = bench.apply(&batch("bgp", &[through("b", 100)]));
+        assert_eq!(text, format!("policy {NAME} discriminator 7: added\n"));
         assert!(bench.all_by(0, "b"), "{mode}: the path of the batch");
         is_idempotent(&bench, mode);
         refuses_as_a_whole(&bench, mode);
@@ -103,8 +103,8 @@ fn is_idempotent(bench: &Bench, mode: &str) {
     let counted = || bench.policy().candidates.remove(0).lists[0].packets;
     let (compilations, packets) = (bench.compilations(), counted());
     assert_eq!(packets, u64::from(FLOWS), "{mode}");
-    let text_of = bench.apply(&batch("bgp", &[through("b", 100)]));
-    assert_eq!(text_of, format!("policy {NAME} discriminator 7: unchanged\n"));
+    let text = bench.apply(&batch("bgp", &[through("b", 100)]));
+    assert_eq!(text, format!("policy {NAME} discriminator 7: unchanged\n"));
     assert_eq!(
         (bench.compilations(), counted()),
         (compilations, packets),
@@ -205,9 +205,9 @@ fn belongs_to_owners(bench: &Bench, mode: &str) {
     assert!(shown.contains(active), "{shown}");
     let mut empty = batch("bgp", &[]);
     empty["complete"] = json!(true);
-    let text_of = bench.apply(&empty);
+    let text = bench.apply(&empty);
     let withdrawn = "policy color 100 endpoint fc00:c::2 discriminator 7: withdrawn\n";
-    assert_eq!(text_of, withdrawn, "{mode}");
+    assert_eq!(text, withdrawn, "{mode}");
     assert_eq!(
         bench.policy().candidates.len(),
         1,
@@ -226,8 +226,8 @@ fn belongs_to_owners(bench: &Bench, mode: &str) {
 fn joins_the_configuration(bench: &Bench, mode: &str) {
     bench.sidestep("policy add gold color 100 endpoint fc00:c::2 preference 50 segs fc00:b::2");
     assert!(bench.all_by(0, "b"), "{mode}: the route names the color");
-    let text_of = bench.apply(&batch("bgp", &[through("c", 100)]));
-    assert_eq!(text_of, "policy gold discriminator 7: added\n", "{mode}");
+    let text = bench.apply(&batch("bgp", &[through("c", 100)]));
+    assert_eq!(text, "policy gold discriminator 7: added\n", "{mode}");
     assert!(bench.all_by(0, "c"), "{mode}");
     let running = printed(bench.star.router(), &["config", "show"]);
     assert!(
