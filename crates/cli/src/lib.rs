@@ -41,7 +41,9 @@ pub mod stop;
 pub mod style;
 mod systemd;
 pub mod tables;
+pub mod top;
 pub mod trace;
+pub mod watch;
 
 /// Result of a command. The error is one line with the cause and the place.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -99,6 +101,8 @@ pub enum Command {
     /// Copy packets that have the O-flag
     #[command(subcommand)]
     Oam(oam::Command),
+    /// Show the rates of ports, routes, drop and punt reasons and SR policies, live
+    Top(top::Args),
     /// Print counters and states in the text format of Prometheus
     Metrics(metrics::Args),
     /// Print changes of ports, routes, policies, services and problems as they happen
@@ -148,6 +152,7 @@ impl Cli {
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),
             Command::Oam(command) => oam::run(command, out),
+            Command::Top(args) => top::run(args, out),
             Command::Metrics(args) => metrics::run(args, out),
             Command::Monitor(args) => monitor::run(args, out),
             Command::Explain(args) => explain_live::run(args, out),

@@ -28,11 +28,11 @@ pub enum Ink {
 }
 
 impl Style {
-    /// Returns `Color` if standard output is a terminal and `NO_COLOR` is unset
+    /// Returns `Color` if standard output is a terminal that has colors and `NO_COLOR` is unset
     /// (<https://no-color.org>).
     pub fn of_stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if std::io::stdout().is_terminal() && !refused {
+        if std::io::stdout().is_terminal() && !refused && !is_monochrome(&terminal()) {
             Self::Color
         } else {
             Self::Plain
@@ -47,6 +47,21 @@ impl Style {
             text,
         }
     }
+}
+
+/// Type of the terminal, from the environment variable `TERM`.
+fn terminal() -> String {
+    std::env::var("TERM").unwrap_or_default()
+}
+
+/// Whether the terminal cannot move its cursor.
+pub fn is_dumb() -> bool {
+    matches!(&*terminal(), "" | "dumb")
+}
+
+/// Whether a type of terminal has no colors: `dumb`, and the terminals of DEC such as `vt100`.
+fn is_monochrome(terminal: &str) -> bool {
+    terminal == "dumb" || terminal.starts_with("vt") || terminal.ends_with("-m")
 }
 
 /// Text with its color.
@@ -76,6 +91,22 @@ impl<T: Display> Display for Painted<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_terminals_have_no_colors() {
+        for (name, expected) in [
+            ("xterm-256color", false),
+            ("xterm", false),
+            ("linux", false),
+            ("", false),
+            ("vt100", true),
+            ("vt220", true),
+            ("linux-m", true),
+            ("dumb", true),
+        ] {
+            assert_eq!(is_monochrome(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn text_without_a_terminal_has_no_escape_sequences() {

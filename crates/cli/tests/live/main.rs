@@ -50,4 +50,5 @@ mod rules;
 mod soak;
 mod support;
 mod systemd;
+mod top;
 mod trace;

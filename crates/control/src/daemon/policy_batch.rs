@@ -158,7 +158,7 @@ fn disagreement(
     })
 }
 
-fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+fn differ<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_some() && other.is_some() && one != other
 }
 
