@@ -1,6 +1,5 @@
 //! `sidestep config`: shows, compares, changes and reloads the running configuration.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::io::Write;
@@ -160,7 +159,7 @@ fn apply(args: &Apply, out: &mut dyn Write) -> Outcome {
 fn read(path: &Path) -> Result<ConfigText, Box<dyn Error + Send + Sync>> {
     let (text, file) = node_file::read_text(path)?;
     let secrets = file.secrets();
-    let secrets: BTreeMap<_, _> = secrets
+    let secrets = secrets
         .map(|(id, secret)| (id, SecretText(secret.clone())))
         .collect();
     Ok(ConfigText { text, secrets })

@@ -43,7 +43,7 @@ impl Target for Api {
         add("config".into(), &Request::ShowConfig);
         let config = ConfigText {
             text: "ports: [eth0]\n".into(),
-            secrets: BTreeMap::new(),
+            secrets: Vec::new(),
         };
         let confirm = Some(60);
         add("apply".into(), &Request::ApplyConfig { config, confirm });

@@ -158,8 +158,9 @@ pub enum Request {
 pub struct ConfigText {
     /// The file.
     pub text: String,
-    /// Secrets of the files that it names, by key id.
-    pub secrets: BTreeMap<u32, SecretText>,
+    /// Key ids with the secrets of the files that it names. A map would have texts as keys in JSON,
+    /// and a tagged enum does not read numbers from them.
+    pub secrets: Vec<(u32, SecretText)>,
 }
 
 impl ConfigText {
@@ -330,4 +331,22 @@ fn namespace_id() -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/thread-self/ns/net")
         .map_or_else(|_| "unknown".into(), |meta| meta.ino().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_with_secrets_is_read_as_it_was_written() {
+        let secret = SecretText(Secret::new(b"hush").expect("legal"));
+        let config = ConfigText {
+            text: "ports: [eth0]".into(),
+            secrets: vec![(7, secret)],
+        };
+        let request = Request::DiffConfig { config };
+        let text = serde_json::to_string(&request).expect("JSON");
+        let read: Request = serde_json::from_str(&text).expect("a request");
+        assert_eq!(read, request);
+    }
 }
