@@ -1,4 +1,6 @@
-//! `sidestep config`: shows, compares, changes and reloads the running configuration.
+//! `sidestep config`: shows, compares, changes, saves and reloads the running configuration.
+
+mod save;
 
 use std::error::Error;
 use std::fmt;
@@ -8,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use sidestep_control::api::{self, ApiError, ConfigText, Request, SecretText};
 use sidestep_control::report::{Config, Difference};
+use sidestep_model::config::File;
 use sidestep_model::config::entries::yaml;
 
 use crate::tables::count;
@@ -33,6 +36,13 @@ pub enum Command {
         one."
     )]
     Apply(Apply),
+    /// Write the running configuration to a node file
+    #[command(
+        after_help = "The previous file is kept as FILE.bak. The saved file has the running \
+        configuration only: comments, routes with `owner kernel` and settings of ports for `replay` \
+        are not in it."
+    )]
+    Save(save::Args),
     /// Keep the configuration of `apply --confirm`
     Confirm,
     /// Read the node file of `sidestep run` again and apply it, as SIGHUP does
@@ -115,6 +125,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
             }
         }
         Command::Apply(args) => apply(args, out),
+        Command::Save(args) => save::run(args, out),
         Command::Confirm => {
             api::call(Request::ConfirmConfig)?;
             Ok(())
@@ -158,11 +169,16 @@ fn apply(args: &Apply, out: &mut dyn Write) -> Outcome {
 /// as in `sidestep check`.
 fn read(path: &Path) -> Result<ConfigText, Box<dyn Error + Send + Sync>> {
     let (text, file) = node_file::read_text(path)?;
+    Ok(with_secrets(text, &file))
+}
+
+fn with_secrets(text: String, file: &File) -> ConfigText {
     let secrets = file.secrets();
-    let secrets = secrets
-        .map(|(id, secret)| (id, SecretText(secret.clone())))
-        .collect();
-    Ok(ConfigText { text, secrets })
+    let secrets = secrets.map(|(id, secret)| (id, SecretText(secret.clone())));
+    ConfigText {
+        text,
+        secrets: secrets.collect(),
+    }
 }
 
 /// The daemon's refusals are about the file.

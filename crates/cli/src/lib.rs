@@ -77,7 +77,7 @@ pub enum Command {
     /// Add ports to the daemon, and remove them
     #[command(subcommand)]
     Port(port::Command),
-    /// Show, compare, change and reload the running configuration
+    /// Show, compare, change, save and reload the running configuration
     #[command(subcommand)]
     Config(config::Command),
     /// Manage Sidestep-only routes, and show all routes with their counters

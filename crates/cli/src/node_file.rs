@@ -75,10 +75,15 @@ fn read_with(
             why,
         })?;
     }
+    read_secrets(&mut file, path)?;
+    Ok((text, file))
+}
+
+/// Reads the secrets of the files that a node file at this path names.
+pub fn read_secrets(file: &mut File, path: &Path) -> Result<(), NodeFileError> {
     let folder = path.parent().unwrap_or(path);
     file.read_secrets(|name| secret::read_file(&folder.join(name)))
-        .map_err(|source| wrong(path, source))?;
-    Ok((text, file))
+        .map_err(|source| wrong(path, source))
 }
 
 fn wrong(path: &Path, source: ConfigError) -> NodeFileError {

@@ -60,6 +60,7 @@ mod ports;
 mod services;
 pub mod yaml;
 
+pub use keys::SecretSource;
 pub use policies::{check_binding, check_policies, check_policy, claims};
 pub use ports::{INTERFACE_NAME, Ports, is_interface_name};
 

@@ -3,6 +3,7 @@
 mod addresses;
 mod churn;
 mod config;
+mod config_save;
 mod counters;
 mod demo;
 mod devices;

@@ -5,9 +5,10 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::Overlay;
+use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
 use crate::grammar::{Names, Style, domain, neighbor, policy, route, rule, vlan};
+use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
 
 /// One entry of a node file: an item of a list, a key of HMAC, or the value of a setting.
@@ -211,6 +212,24 @@ pub fn difference(
     Difference { removed, added }
 }
 
+/// Returns id and algorithm of an entry that is a key of HMAC.
+pub fn hmac_key(entry: &Entry) -> Option<(u32, HmacAlgorithm)> {
+    let value = (entry.key == HMAC).then_some(&entry.value)?;
+    let (id, key) = value.split_once(": {algorithm: ")?;
+    Some((id.parse().ok()?, key.strip_suffix('}')?.parse().ok()?))
+}
+
+/// Adds the place of the secret to the entry of an HMAC key.
+pub fn add_secret(entry: &mut Entry, source: SecretSource<'_>) {
+    let (key, text) = match source {
+        SecretSource::File(path) => ("secret_file", path.to_string_lossy()),
+        SecretSource::Here(secret) => ("secret", String::from_utf8_lossy(secret.expose())),
+    };
+    if let Some(value) = entry.value.strip_suffix('}') {
+        entry.value = format!("{value}, {key}: {}}}", quoted(&text));
+    }
+}
+
 /// Prints entries as a node file.
 pub fn yaml(entries: &[Entry]) -> String {
     let mut text = String::new();
@@ -260,7 +279,17 @@ fn scalar(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
 }
 
 #[cfg(test)]

@@ -18,6 +18,15 @@ pub(super) struct Key {
     secret_file: Option<PathBuf>,
 }
 
+/// Where a node file has the secret of an HMAC key.
+#[derive(Clone, Copy, Debug)]
+pub enum SecretSource<'a> {
+    /// In the file of this name, which is relative to the folder of the node file.
+    File(&'a Path),
+    /// In the node file.
+    Here(&'a Secret),
+}
+
 impl File {
     /// Returns true if the file contains a secret. Then the file must not be world-readable.
     pub fn holds_secrets(&self) -> bool {
@@ -48,6 +57,17 @@ impl File {
     pub fn secrets(&self) -> impl Iterator<Item = (u32, &Secret)> {
         let keys = self.hmac.iter();
         keys.filter_map(|(id, key)| Some((*id, key.value.secret.as_ref()?)))
+    }
+
+    /// Returns where the file has the secret of a key with this algorithm.
+    pub fn secret_source(&self, id: u32, algorithm: HmacAlgorithm) -> Option<SecretSource<'_>> {
+        let key = &self.hmac.get(&id)?.value;
+        let key = (key.algorithm == algorithm).then_some(key)?;
+        match (&key.secret_file, &key.secret) {
+            (Some(path), _) => Some(SecretSource::File(path)),
+            (None, Some(secret)) => Some(SecretSource::Here(secret)),
+            (None, None) => None,
+        }
     }
 
     /// Adds the secrets that the file lacks: of files that it names, and of keys that `running` has
