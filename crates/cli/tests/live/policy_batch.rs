@@ -118,12 +118,8 @@ fn is_idempotent(bench: &Bench, mode: &str) {
 /// A batch with an error changes nothing, and a client that listens stays connected.
 fn refuses_as_a_whole(bench: &Bench, mode: &str) {
     let mut listener = BufReader::new(bench.connected());
-    writeln!(
-        listener.get_mut(),
-        "{}",
-        r#"{"version":1,"request":{"op":"monitor"}}"#
-    )
-    .expect("a request");
+    let monitor = r#"{"version":1,"request":{"op":"monitor"}}"#;
+    writeln!(listener.get_mut(), "{monitor}").expect("a request");
     let mut line = String::new();
     listener.read_line(&mut line).expect("the stream begins");
 
@@ -138,7 +134,7 @@ fn refuses_as_a_whole(bench: &Bench, mode: &str) {
     let two_owners = batch("bgp", std::slice::from_ref(&good)).to_string();
     let two_owners = two_owners.replacen('{', &format!("{{\"owner\":{},", owner("pcep")), 1);
     let long = with(&|it| {
-        it["candidate_path"]["segment_lists"][0]["segments"] = json!(vec!["fc00:c::2"; 17])
+        it["candidate_path"]["segment_lists"][0]["segments"] = json!(vec!["fc00:c::2"; 17]);
     });
     for (bad, field) in [
         (
