@@ -44,7 +44,7 @@ const FLAP: usize = 300;
 /// Changes of each in a round: to something else, away, and back.
 const ROUND: usize = 3 * FLAP;
 /// Rounds after which everything is as large as it gets.
-const WARM_UP: usize = 10;
+const WARM_UP: usize = 40;
 /// Number of changes whose memory is reclaimed together, as in a grace period of the kernel.
 const GRACE: usize = 64;
 

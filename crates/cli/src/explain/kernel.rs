@@ -48,7 +48,7 @@ const TABLE: &[Row] = &[
     ("hmac", "drops the packet, because it cannot sign it either", &[Drop]),
     ("seg6_disabled", "processes the SID all the same, because seg6local ignores seg6_enabled", &[Forward]),
     ("forwarding_off", "drops IPv4; forwards IPv6 if net.ipv6.conf.all.forwarding is 1", &[Forward, Drop]),
-    ("reverse_path", "drops the packet if its own reverse path filter does", &[Drop]),
+    ("reverse_path", "drops the packet if its own reverse path filter does, and forwards it otherwise", &[Forward, Drop]),
     ("rule", "forwards by its own rules", &[Forward]),
     ("unsupported", "forwards by its own route", &[Forward]),
     ("egress", "forwards by its own route", &[]),
