@@ -34,7 +34,7 @@ impl Sort {
 /// Meaning of a cell for its color.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As it should be.
+    /// Nothing to report.
     #[default]
     Normal,
     /// Worth a look: packets that were punted.

@@ -1,4 +1,4 @@
-//! The screen of `top`: what it shows, the keys that change it, and its picture for a terminal size.
+//! State of the `top` screen: tables, keys, and rendering for a terminal size.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

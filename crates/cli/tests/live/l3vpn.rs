@@ -23,8 +23,8 @@ const VPNS: [(&str, u32, [&str; 2]); 2] = [
     ("blue", 200, ["46::", "46::"]),
 ];
 
-/// Provider edges `pe1` and `pe2`, joined by their ports `core`. Behind each, a host per VPN, such
-/// as `red1` at port `red` of `pe1`. Site 1 is `10.0.1.0/24` and `2001:db8:1::/64` in both VPNs.
+/// Provider edges `pe1` and `pe2`, joined by their ports `core`. Each has a host per VPN, such as
+/// `red1` at port `red` of `pe1`. Site 1 is `10.0.1.0/24` and `2001:db8:1::/64` in both VPNs.
 struct Vpns(Lab);
 
 impl Vpns {
