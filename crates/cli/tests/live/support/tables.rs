@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::compile::Compiler;
-use sidestep_datapath::abi::sidestep_route;
+use sidestep_datapath::abi::{SIDESTEP_ADJACENCY_PEER, sidestep_route};
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
 use sidestep_datapath::{AdjacencyId, FibKey, Image, Limits, PolicyId, RouteId, ViewId};
 use sidestep_mirror::Mirror;
@@ -45,7 +45,9 @@ pub fn wait_for_prefixes(star: &Star, count: u64) {
     }
 }
 
-/// Describes the tables independently of indices: equal texts mean equal processing of all packets.
+/// Describes the tables independently of indices. Equal texts mean equal processing of all packets.
+/// They omit redirects to peers, because these depend on programs and captures at the devices. A
+/// compilation of the node does not know them.
 pub fn meaning(image: &Image) -> Vec<String> {
     let mut numbers: BTreeMap<ViewId, usize> = BTreeMap::new();
     let mut queue = VecDeque::new();
@@ -65,7 +67,8 @@ pub fn meaning(image: &Image) -> Vec<String> {
         }
         let it = &image.adjacencies[&index];
         let (to, from) = (super::hex(&it.destination), super::hex(&it.source));
-        format!("({to} {from} {:#x} {} {})", it.flags, it.ifindex, it.mtu)
+        let flags = it.flags & !(SIDESTEP_ADJACENCY_PEER as u16);
+        format!("({to} {from} {flags:#x} {} {})", it.ifindex, it.mtu)
     };
     let mut lines = Vec::new();
     for (ifindex, port) in &image.ports {
