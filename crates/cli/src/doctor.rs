@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::doctor::{Plan, other_version};
 use sidestep_control::report::{Problem, Severity, Status};
-use sidestep_datapath::kernel::PIN_ROOT;
 
-use crate::run::{ModeWord, mode_of, ports_of, read_config};
+use crate::run::{ModeWord, mode_of, pin_root_of, ports_of, read_config};
 use crate::tables::count;
 use crate::{Outcome, VERSION};
 
@@ -31,8 +30,9 @@ pub struct Args {
     #[arg(long, value_enum)]
     pub mode: Option<ModeWord>,
     /// Directory on a BPF file system for pins
-    #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
-    pub pin_root: PathBuf,
+    /// [default: /sys/fs/bpf/sidestep]
+    #[arg(long, value_name = "DIR")]
+    pub pin_root: Option<PathBuf>,
     /// Print JSON
     #[arg(short, long)]
     pub json: bool,
@@ -125,8 +125,8 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
     let plan = Plan {
         ports: ports_of(&args.ports, &config)?,
         mode: mode_of(args.mode, &config),
+        pin_root: pin_root_of(args.pin_root.as_deref(), &config),
         config,
-        pin_root: args.pin_root.clone(),
     };
     Ok(plan.examine()?)
 }

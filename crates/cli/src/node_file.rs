@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sidestep_control::api;
 use sidestep_datapath::Limits;
 use sidestep_model::ConfigError;
 use sidestep_model::config::File;
@@ -69,6 +70,7 @@ fn read_with(
     let mut file = File::parse(&text).map_err(|source| wrong(path, source))?;
     file.limits(|table, size| Limits::default().set(table, size))
         .map_err(|source| wrong(path, source))?;
+    file.group(api::gid).map_err(|source| wrong(path, source))?;
     if file.holds_secrets() {
         check(&std::fs::metadata(path).map_err(read)?).map_err(|why| NodeFileError::Readable {
             path: path.into(),

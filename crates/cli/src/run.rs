@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Gid, Group};
+use nix::unistd::Gid;
 use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
     Configuration, Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER,
@@ -56,8 +56,9 @@ pub struct Args {
     #[arg(long, value_name = "TABLE=N", value_parser = limit)]
     pub limit: Vec<(String, u32)>,
     /// Directory on a BPF file system where programs and tables are pinned
-    #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
-    pub pin_root: PathBuf,
+    /// [default: /sys/fs/bpf/sidestep]
+    #[arg(long, value_name = "DIR")]
+    pub pin_root: Option<PathBuf>,
     /// Receive buffer for netlink notifications, in bytes; tests make it overflow
     #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
     pub receive_buffer: usize,
@@ -96,8 +97,8 @@ pub struct Args {
     #[arg(default_missing_value = METRICS, value_parser = metrics_address)]
     pub metrics: Option<SocketAddr>,
     /// Give the members of this group access to the control socket: full control of the daemon
-    #[arg(long, value_name = "GROUP", value_parser = group)]
-    pub group: Option<Gid>,
+    #[arg(long, value_name = "GROUP", value_parser = api::gid)]
+    pub group: Option<u32>,
     /// Run in the background until `sidestep stop`
     #[arg(long)]
     pub detach: bool,
@@ -143,17 +144,6 @@ fn limit(word: &str) -> Result<(String, u32), String> {
 fn metrics_address(word: &str) -> Result<SocketAddr, String> {
     let expected = |_| format!("expected ADDRESS:PORT, such as {METRICS} or [::1]:10143");
     word.parse().map_err(expected)
-}
-
-/// Parses the name of a group, or its number.
-fn group(word: &str) -> Result<Gid, String> {
-    if let Ok(number) = word.parse() {
-        return Ok(Gid::from_raw(number));
-    }
-    let found = Group::from_name(word).map_err(|errno| errno.to_string())?;
-    found
-        .map(|group| group.gid)
-        .ok_or_else(|| "no such group".into())
 }
 
 /// Replaces keys of the node file by options.
@@ -203,6 +193,12 @@ pub(crate) fn mode_of(word: Option<ModeWord>, config: &config::File) -> Mode {
     word.map(Mode::from).or(config.mode()).unwrap_or_default()
 }
 
+/// Returns the directory of the pins: that of the command line, or else that of the node file.
+pub(crate) fn pin_root_of(given: Option<&Path>, config: &config::File) -> PathBuf {
+    let given = given.or(config.pin_root());
+    given.unwrap_or(Path::new(PIN_ROOT)).to_owned()
+}
+
 /// Returns the named ports, then those of the node file.
 pub(crate) fn ports_of(named: &[String], config: &config::File) -> Result<Vec<String>, String> {
     let mut ports = named.to_vec();
@@ -228,15 +224,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     for (table, size) in &args.limit {
         limits.set(table, *size)?;
     }
+    let group = match args.group {
+        Some(group) => Some(group),
+        None => file.group(api::gid)?,
+    };
     let options = Options {
         ports,
         mode: mode_of(args.mode, &file),
-        config: file,
         config_path: config_path.clone(),
         limits,
-        pin_root: args.pin_root.clone(),
+        pin_root: pin_root_of(args.pin_root.as_deref(), &file),
+        config: file,
         receive_buffer: args.receive_buffer,
-        group: args.group,
+        group: group.map(Gid::from_raw),
         version: VERSION,
         arguments: arguments(std::env::args(), &args.ports),
     };

@@ -34,7 +34,7 @@ fn without_loss(star: &Star, what: &str, work: impl FnOnce()) {
             (counters(star.router(), "eth0").forwarded > before + 400).then_some(())
         });
     });
-    assert!(sent > 100, "{what}: {sent} packets are too few to tell");
+    assert!(sent > 100, "{what}: {sent} packets are too few");
 }
 
 fn problem(star: &Star, code: &str) -> Option<report::Problem> {
@@ -143,14 +143,18 @@ fn keys_that_need_a_restart_are_refused_and_rates_change_live() {
     let star = Star::new("liverestart");
     let router = star.router();
     star.ip().all(constant::ROUTES);
-    let start = format!("{PORTS}mode: tc\nlimits: {{prefixes: 5000, route-counters: 300}}\n");
+    let start = format!(
+        "{PORTS}mode: tc\nlimits: {{prefixes: 5000, route-counters: 300}}\ngroup: nogroup\n"
+    );
     let file = NodeFile::new(&start);
     let path = file.text();
     let _daemon = star.run(&["--config", &path, "--limit", "prefixes=6000"]);
     assert_eq!(target(&star, "eth0").as_deref(), Some("tc"));
     let before = shown(&star);
     assert!(
-        before.ends_with("\nmode: tc\nlimits: {prefixes: 6000, route-counters: 300}\n"),
+        before.ends_with(
+            "\ngroup: \"nogroup\"\nmode: tc\nlimits: {prefixes: 6000, route-counters: 300}\n"
+        ),
         "{before}"
     );
     // The option precedes the key.
@@ -167,6 +171,21 @@ fn keys_that_need_a_restart_are_refused_and_rates_change_live() {
             "counters: 300",
             "counters: 301",
             "line 3, column 42: `limits`: route-counters is 300 while the daemon runs, not \"301\"",
+        ),
+        (
+            "group: nogroup",
+            "group: 1",
+            "line 4, column 8: `group` is 65534 while the daemon runs, not \"1\"; expected a restart",
+        ),
+        (
+            "group: nogroup",
+            "group: nogroop",
+            "line 4, column 8: `group`: no such group: \"nogroop\"",
+        ),
+        (
+            "group: nogroup",
+            "pin_root: /sys/fs/bpf/other",
+            "line 4, column 11: `pin_root` is /sys/fs/bpf/sidestep while the daemon runs, not",
         ),
         (
             "route-counters",

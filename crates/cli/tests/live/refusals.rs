@@ -165,10 +165,10 @@ fn without_privileges_the_missing_capability_is_named() {
             outer.arg(command.get_program()).args(&args);
             outer
         };
-        let nobody = command
+        let unprivileged = command
             .output()
             .expect("setpriv (Debian package util-linux)");
-        check_refused(&format!("nobody {args:?}"), &nobody, all);
+        check_refused(&format!("unprivileged {args:?}"), &unprivileged, all);
 
         let lists = [
             ("--bounding-set=-all", "--inh-caps=-all", all),
@@ -208,13 +208,13 @@ fn without_privileges_the_missing_capability_is_named() {
     let mut command = router.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.args([binary, "show", "ports"]);
-    let nobody = command.output().expect("setpriv");
+    let unprivileged = command.output().expect("setpriv");
     let socket = crate::support::left::run_folder(router).join("control.sock");
     let message = format!(
         "control socket {}: permission denied: it is for root alone (`sidestep run --group GROUP` lets a group use it)",
         socket.display()
     );
-    check_refused("show ports by nobody", &nobody, &message);
+    check_refused("show ports by another user", &unprivileged, &message);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, local_srh, require_seg6_enabled, encap_lookup_main, ipv4_too_big, redirect_peer, fragment_rate, fragment_burst, icmp_rate, icmp_burst, metrics, mode, limits, hmac",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, local_srh, require_seg6_enabled, encap_lookup_main, ipv4_too_big, redirect_peer, fragment_rate, fragment_burst, icmp_rate, icmp_burst, metrics, group, pin_root, mode, limits, hmac",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",

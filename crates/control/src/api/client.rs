@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::unistd::{Gid, Group};
+use nix::unistd::Gid;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Envelope, Reply, Request, VERSION, run_directory};
+use super::{Envelope, Reply, Request, VERSION, group_name, run_directory};
 
 /// Time limit for a reply.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -155,11 +155,7 @@ fn allowed(path: &Path) -> String {
         .filter(|data| data.mode() & 0o060 == 0o060)
         .map(|data| Gid::from_raw(data.gid()));
     match group {
-        Some(group) => {
-            let name = Group::from_gid(group).ok().flatten();
-            let name = name.map_or_else(|| group.to_string(), |group| group.name);
-            format!("it is for root and the group {name}")
-        }
+        Some(group) => format!("it is for root and the group {}", group_name(group)),
         None => "it is for root alone (`sidestep run --group GROUP` lets a group use it)".into(),
     }
 }

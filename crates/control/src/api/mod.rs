@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use nix::unistd::{Gid, Group};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -324,6 +325,26 @@ pub(crate) enum Reply<T> {
 /// namespace.
 pub fn run_directory() -> PathBuf {
     PathBuf::from("/run/sidestep").join(namespace_id())
+}
+
+/// Returns the id of a group of this name or number.
+///
+/// # Errors
+/// The group does not exist, or the system cannot read its groups.
+pub fn gid(word: &str) -> Result<u32, String> {
+    if let Ok(number) = word.parse() {
+        return Ok(number);
+    }
+    let found = Group::from_name(word).map_err(|errno| errno.to_string())?;
+    found
+        .map(|group| group.gid.as_raw())
+        .ok_or_else(|| "no such group".into())
+}
+
+/// Returns the name of a group, or else its number.
+pub(crate) fn group_name(gid: Gid) -> String {
+    let found = Group::from_gid(gid).ok().flatten();
+    found.map_or_else(|| gid.to_string(), |group| group.name)
 }
 
 /// Inode of the network namespace, as used in these paths.

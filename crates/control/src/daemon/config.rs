@@ -1,20 +1,21 @@
 //! The configuration: ports and overlay. It changes as a whole, or not at all.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::unistd::Gid;
 use serde_json::Value;
 use sidestep_datapath::Limits;
-use sidestep_datapath::kernel::ReportRate;
+use sidestep_datapath::kernel::{PIN_ROOT, ReportRate};
 use sidestep_model::config::entries::{Difference, Entry, difference, entries};
-use sidestep_model::config::{File, Overlay};
+use sidestep_model::config::{File, Overlay, Running};
 use sidestep_model::node::Node;
 use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
 use super::policy_batch::check_binding_sids;
 use super::{Daemon, DaemonError, Devices, ports};
-use crate::api::ConfigText;
+use crate::api::{self, ConfigText, group_name};
 use crate::report;
 
 /// A configuration to apply.
@@ -177,7 +178,13 @@ impl Daemon {
     fn resolve(&self, config: &Configuration) -> Result<(Overlay, KnownNames<'_>), String> {
         let (node, mode) = (self.mirror.node(), self.options.mode);
         let limits = self.options.limits;
-        let fits = config.file.check_restart(mode, |table| limits.size(table));
+        let running = Running {
+            mode,
+            group: self.options.group.map(Gid::as_raw),
+            pin_root: &self.options.pin_root,
+        };
+        let size = |table: &str| limits.size(table);
+        let fits = config.file.check_restart(running, api::gid, size);
         fits.map_err(|error| error.to_string())?;
         let (mut own, names) = resolve(node, &self.devices, mode, &config.ports, &config.file)
             .map_err(|error| error.to_string())?;
@@ -229,6 +236,13 @@ impl Daemon {
             key: key.into(),
             value,
         };
+        let group = self
+            .options
+            .group
+            .map(|gid| entry("group", group_name(gid)));
+        let root = &self.options.pin_root;
+        let is_set = root != Path::new(PIN_ROOT);
+        let root = is_set.then(|| entry("pin_root", root.display().to_string()));
         let mode = self.options.mode;
         let is_set = mode != Mode::default();
         let mode = is_set.then(|| entry("mode", mode.to_string()));
@@ -240,7 +254,7 @@ impl Daemon {
         let sizes: Vec<_> = sizes.collect();
         let is_set = !sizes.is_empty();
         let limits = is_set.then(|| entry("limits", format!("{{{}}}", sizes.join(", "))));
-        mode.into_iter().chain(limits).collect()
+        [group, root, mode, limits].into_iter().flatten().collect()
     }
 
     /// Parses a node file of a client. Without the key `ports`, the ports stay. Without a secret, a

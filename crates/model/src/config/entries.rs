@@ -64,7 +64,7 @@ const LISTS: [&str; 7] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 18] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -79,6 +79,8 @@ const SETTINGS: [&str; 16] = [
     "icmp_rate",
     "icmp_burst",
     "metrics",
+    "group",
+    "pin_root",
     "mode",
     "limits",
 ];
@@ -241,7 +243,7 @@ pub fn yaml(entries: &[Entry]) -> String {
         let is_first = key != last;
         last = key;
         if SETTINGS.contains(&key.as_str()) {
-            let value = if ["tunsrc", "metrics"].contains(&key.as_str()) {
+            let value = if ["tunsrc", "metrics", "group", "pin_root"].contains(&key.as_str()) {
                 quoted(value)
             } else {
                 value.clone()
