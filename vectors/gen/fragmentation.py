@@ -99,7 +99,7 @@ def add_ipv6():
     for length in (1237, 1280):
         group.add(
             f"fragmentation_ipv6_of_{length}_octets", "2473 7.1", ETH0, received(ETH0, inner(length, 64)), kernel("fragmented"),
-            skip("Linux drops it, and tells its source an MTU below 1280"), answer=SILENCE,
+            skip("Linux drops it, and reports an MTU below 1280 to its source"), answer=SILENCE,
             fragments=tunnel_fragments(["fc0a::1"], IPV6, inner(length, 63), mtu, label=label),
         )
     group.add(

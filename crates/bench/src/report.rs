@@ -141,8 +141,8 @@ fn save_picture(folder: &Path, section: &Section, subjects: &Subjects) -> Result
 /// Sentences below every report.
 fn how_to_read() -> [&'static str; 4] {
     [
-        "A value is the median of its rounds; the bar at it reaches from the lowest to the highest round, where nothing \
-         else is said. A box reaches from the first to the third quartile, its whiskers to the last round within one and \
+        "A value is the median of its rounds; the bar at it reaches from the lowest to the highest round unless a \
+         note says otherwise. A box reaches from the first to the third quartile, its whiskers to the last round within one and \
          a half times that range.",
         "SD is the standard deviation of the rounds, CV the same as a share of the mean, ± 95 % CI half the width of the \
          confidence interval of the mean (Student's distribution over the rounds).",

@@ -64,7 +64,7 @@ fn on_down_and_the_return_path_outlive_the_interface() {
 
             node.links.remove(&OUT);
             let gone = compile(&node);
-            assert!(!has(&gone, action, reason), "nobody says that it is down");
+            assert!(!has(&gone, action, reason), "{proxy}: reported as down");
             assert_eq!(back(&gone), sent_back, "{proxy}");
 
             for route in node.routes.values() {

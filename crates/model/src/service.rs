@@ -49,7 +49,7 @@ mod tests {
         let mut local = Seg6Local::new(Behavior::EndAd);
         local.oif = Some(IfIndex(3));
         local.nh4 = Some([10, 0, 0, 2].into());
-        assert_eq!(local.service(), None, "nobody looks");
+        assert_eq!(local.service(), None, "no probes");
         local.proxy.liveness = Some(Liveness {
             probe: Probe::Arp,
             interval: 100,

@@ -30,7 +30,7 @@ pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
         Who::Plane(Plane::Linux),
         Who::Plane(Plane::Tc),
         Who::Plane(Plane::Xdp),
-        Who::Nobody,
+        Who::Unrouted,
     ];
     let planes = planes.map(|who| Local {
         who,
@@ -61,14 +61,14 @@ struct Local {
 enum Who {
     Plane(Plane),
     /// No router: measures the limits of the test setup.
-    Nobody,
+    Unrouted,
 }
 
 impl Engine for Local {
     fn name(&self) -> &str {
         match self.who {
             Who::Plane(plane) => plane.engine(),
-            Who::Nobody => "none",
+            Who::Unrouted => "none",
         }
     }
 
@@ -87,7 +87,7 @@ impl Engine for Local {
         }
         let mode = match self.who {
             Who::Plane(plane) => plane.mode(),
-            Who::Nobody => "no system under test",
+            Who::Unrouted => "no system under test",
         };
         facts.insert("mode".to_owned(), mode.to_owned());
         facts.extend(port::of_veth());
@@ -117,7 +117,7 @@ impl Engine for Local {
         let stream = self.stream(case)?;
         let path = match self.who {
             Who::Plane(plane) => self.forwarding(plane, &stream)?,
-            Who::Nobody => Path::limit(case, &stream[0].0)?,
+            Who::Unrouted => Path::limit(case, &stream[0].0)?,
         };
         let measured = Measured::new(path, stream, case, &self.options)?;
         Ok(Box::new(measured))
@@ -129,7 +129,7 @@ impl Engine for Local {
         };
         match self.who {
             Who::Plane(plane) => recipe::of(plane, &stream[0].0),
-            Who::Nobody => Vec::new(),
+            Who::Unrouted => Vec::new(),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Local {
         let own = |(made, share): (Behavior, u32)| (made.without_devices(), share);
         Ok(match self.who {
             Who::Plane(Plane::Tc | Plane::Xdp) => stream.map(own).collect(),
-            Who::Plane(Plane::Linux) | Who::Nobody => stream.collect(),
+            Who::Plane(Plane::Linux) | Who::Unrouted => stream.collect(),
         })
     }
 
@@ -149,7 +149,7 @@ impl Local {
     fn lacks(&self, kind: &Kind) -> Option<String> {
         let name = self.name();
         match (self.who, &self.sidestep) {
-            (Who::Nobody, _) if !kind.limit => {
+            (Who::Unrouted, _) if !kind.limit => {
                 Some("nothing is set up between generator and sink".into())
             }
             (Who::Plane(_), _) if kind.limit => Some(format!("{} is of engine none", kind.name)),

@@ -186,7 +186,7 @@ mod tests {
                     reader.refill().expect("memory");
                     continue;
                 }
-                Ok(_) => panic!("a block that is none of pcapng"),
+                Ok(_) => panic!("a block outside the pcapng format"),
                 Err(error) => panic!("{error}"),
             };
             reader.consume(length);

@@ -171,7 +171,7 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
             let at = counters(router, "eth0");
             (at, shown, next)
         });
-        assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
+        assert!(sent > 1000, "{mode}: {sent} packets are too few");
         assert!(at.punted < 10, "the kernel had to do nothing: {at:?}");
         // Start a daemon that adopts nothing.
         next.signal(Signal::SIGTERM);

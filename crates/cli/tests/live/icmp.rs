@@ -107,7 +107,7 @@ fn senders_are_told_of_what_linux_drops_in_silence() {
             ("Segments Left", wrong(9, TCP, &[0; 20]), (4, 0, 43), 0),
             ("a long packet", wrong(9, TCP, &long), (4, 0, 43), 0),
             ("upper layer", outer(END, TCP, &[0; 20]), (4, 4, 40), 0),
-            // Left to the kernel, which says nothing.
+            // Left to the kernel, which sends no answer.
             (
                 "a routing header of type 0",
                 outer(

@@ -293,7 +293,7 @@ fn the_next_instance_lets_go_of_ports_that_it_was_not_given() {
         let daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);
         daemon.signal(nix::sys::signal::Signal::SIGKILL);
         daemon.end();
-        assert_eq!(left(router, "eth2"), (1, 3), "{mode}: it goes on");
+        assert_eq!(left(router, "eth2"), (1, 3), "{mode}: it still forwards");
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         assert_eq!(left(router, "eth2"), (0, 2), "{mode}");
         forwards(&star, mode);

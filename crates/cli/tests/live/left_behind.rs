@@ -70,7 +70,7 @@ fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss()
                 (counters(router, "eth0").forwarded > before + 50).then_some(())
             });
         });
-        assert!(sent > 100, "{mode}: {sent} packets are too few to tell");
+        assert!(sent > 100, "{mode}: {sent} packets are too few");
     }
 }
 
@@ -303,7 +303,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
         let status: report::Status = report(router, Request::ShowStatus);
         assert!(status.pins.starts_with(wrong), "{status:?}");
         kill(&status);
-        assert_eq!(traces(router, &["eth0"]).tc.len(), 1, "it goes on");
+        assert_eq!(traces(router, &["eth0"]).tc.len(), 1, "it still forwards");
         let again = run(&words);
         assert!(again.status.success(), "{}", text_of(&again));
         let text = String::from_utf8_lossy(&again.stdout).into_owned();

@@ -168,7 +168,7 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
         ip.all(changes.iter().map(String::as_str));
         wait_for_prefixes(&star, few + (SOME - SOME.div_ceil(3)) as u64);
     });
-    assert!(sent > 500, "{sent} packets are too few to tell");
+    assert!(sent > 500, "{sent} packets are too few");
     check(
         &star,
         (0..SOME).filter(|number| number % 3 != 0).step_by(97),

@@ -169,7 +169,7 @@ fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_aske
     while Instant::now() < end {
         let frame = b.receive(Duration::from_millis(100)).expect("receive");
         let asked = frame.as_deref().and_then(solicited);
-        assert_eq!(asked, None, "nobody needs it");
+        assert_eq!(asked, None, "no packet needs it");
     }
     assert!(
         state(&star, NEXT).contains("STALE"),

@@ -229,7 +229,7 @@ fn a_redirect_ends_while_something_that_it_skips_is_in_use() {
         on_router("ethtool -K eth1 tso on");
         eventually_redirects(&star);
     });
-    assert!(sent > 100, "{sent} packets are too few to tell");
+    assert!(sent > 100, "{sent} packets are too few");
     constant::during(&star, "XDP at the peer", || {
         let xdp = Napi::attach(b, "eth0").expect("an XDP program");
         eventually_ends(&star, "its peer runs XDP");

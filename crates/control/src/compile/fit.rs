@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(
             kept(2, &[("fc02::/16", 1), ("fc03::/16", 1)]),
             BTreeSet::from(["fc02::/16", "fc03::/16"].map(key)),
-            "a new one, even of our own, takes nobody's place"
+            "a new one, even of Sidestep, replaces none"
         );
         assert_eq!(
             kept(2, &[("fc01::/16", 2), ("fc03::/16", 1)]),

@@ -15,7 +15,7 @@ pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_feature
     match target {
         Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),
         Target::Xdp | Target::XdpGeneric if !xdp_features => format!(
-            "{why}; out of veth, tap and devices above others the kernel forwards, as it does not tell which take XDP \
+            "{why}; the kernel forwards to veth, tap and stacked devices, as it does not report which take XDP \
              redirects"
         ),
         _ => why,

@@ -1,5 +1,6 @@
-//! The documented differences between Linux and Sidestep (`docs/conformance/differences.yaml`), each as narrow as it can
-//! be said: from the frame that Sidestep sends, the frame that Linux has to send.
+//! The documented differences between Linux and Sidestep (`docs/conformance/differences.yaml`), each
+//! as narrow as possible. Derives the frame that Linux has to send from the frame that Sidestep
+//! sends.
 
 use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT,

@@ -445,7 +445,7 @@ impl Follower {
             }
             Answer::Error(super::EINVAL) => Way::Dropped,
             Answer::Error(_) => Way::Refused,
-            Answer::Local => panic!("{to} is nobody's"),
+            Answer::Local => panic!("{to} is an address of the node"),
         }
     }
 }

@@ -369,7 +369,7 @@ mod tests {
                 .expect("trace");
             let traced = id();
             drop(kernel);
-            assert_eq!(id(), traced, "nobody owns it");
+            assert_eq!(id(), traced, "it has no owner");
             let mut kernel = scratch.load();
             assert_ne!(id(), traced);
             assert_eq!(

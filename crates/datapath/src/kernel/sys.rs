@@ -159,7 +159,7 @@ pub(super) fn tcx_programs(ifindex: u32, hook: u32) -> io::Result<Vec<u32>> {
     let mut options = options!(bpf_prog_query_opts);
     options.prog_ids = ids.as_mut_ptr();
     options.__bindgen_anon_1.count = ids.len() as u32;
-    // SAFETY: a buffer of as many ids as said, and options that live for the call.
+    // SAFETY: a buffer of `count` ids, and options that live for the call.
     check(unsafe { ffi::bpf_prog_query_opts(ifindex as i32, hook, &raw mut options) })?;
     // SAFETY: the kernel has written the count.
     ids.truncate(unsafe { options.__bindgen_anon_1.count } as usize);

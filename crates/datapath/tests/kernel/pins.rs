@@ -161,7 +161,7 @@ fn a_search_for_orphans_does_not_block_an_adoption() {
     let asked = Cell::new(0);
     let removed = Kernel::remove_orphans(router.pin_root(), |_| {
         asked.set(asked.get() + 1);
-        router.run(|| drop(Kernel::adopt(router.pin_root()).expect("nobody has it")));
+        router.run(|| drop(Kernel::adopt(router.pin_root()).expect("it has no owner")));
         true
     });
     assert_eq!((asked.get(), removed), (1, vec![]));
@@ -234,7 +234,7 @@ fn damaged_pins_are_replaced_and_never_read() {
                 remove(&folder.join("instance"));
                 std::fs::rename(folder.join("program-xdp"), folder.join("instance")).expect("move");
             }),
-            ("a folder and an attachment that is none", &|folder| {
+            ("a folder and an invalid attachment", &|folder| {
                 std::fs::create_dir(folder.join("map-other")).expect("a folder");
                 small().pin(folder.join("link-tc-9")).expect("pin");
                 remove(&folder.join("map-fib"));

@@ -75,7 +75,7 @@ fn every_target_forwards_frames_also_after_the_process_ends() {
             (6, 6)
         );
         drop(kernel);
-        assert_eq!(across(&router, &frames), expected, "nobody owns it");
+        assert_eq!(across(&router, &frames), expected, "it has no owner");
         let mut kernel = Kernel::adopt(router.pin_root()).expect("adopt");
         kernel.detach(port).expect("detach");
         assert_eq!(

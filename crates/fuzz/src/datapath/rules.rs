@@ -269,7 +269,7 @@ impl Bench {
 
 /// Checks that the daemon gets the frame that would leave, and sends fragments of it that fit.
 fn is_fragmented(result: &Outcome) -> Found {
-    let oversized = result.oversized.as_ref().ok_or("handed to nobody")?;
+    let oversized = result.oversized.as_ref().ok_or("no oversized frame")?;
     check(
         oversized.frame == result.frame,
         "another frame is handed over",

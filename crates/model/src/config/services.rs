@@ -174,7 +174,7 @@ fn clash(route: &Route, there: &Route, local: &Seg6Local, why: &str, names: &dyn
     Wrong {
         keyword: keyword.keyword(),
         problem: format!(
-            "what comes back on {} could be of {} or of {}: {why}",
+            "packets that return on {} could belong to {} or to {}: {why}",
             back_text(local, names),
             sid(there),
             sid(route),
@@ -304,7 +304,9 @@ mod tests {
             ),
         ] {
             let error = two(one, other).expect_err(one);
-            let want = format!("what comes back on eth1 could be of fdf1::1 or of fdf1::2: {why};");
+            let want = format!(
+                "packets that return on eth1 could belong to fdf1::1 or to fdf1::2: {why};"
+            );
             assert!(error.contains(&want), "{one}, {other}: {error}");
             assert!(two(other, one).is_err(), "{other}, {one}");
         }

@@ -347,7 +347,7 @@ fn hmac_secrets_come_from_the_file_and_errors_hide_them() {
         "hmac: {7: {algorithm: sha256, secret: \"hush\"}, 8: {algorithm: sha1, secret_file: k8}}";
     let mut file = File::parse(keys).expect("YAML");
     assert!(file.holds_secrets());
-    let found = file.node().expect_err("nobody has read k8").to_string();
+    let found = file.node().expect_err("k8 has not been read").to_string();
     assert!(
         found.contains("no secret is known of HMAC key \"8\""),
         "{found}"

@@ -246,8 +246,9 @@ fn in_table(
     (!throws).then_some(Found::Route(route))
 }
 
-/// The longest prefix around an address in a table, among the routes for all sources that count: from one prefix before it
-/// to the next, each of which tells how much shorter the one that is looked for must be.
+/// The longest prefix that contains an address, among the routes of a table that count and have no
+/// source prefix. The search steps back through the preceding prefixes. Each of them bounds the
+/// length of the longest one.
 fn longest(
     routes: &BTreeMap<RouteKey, Route>,
     table: TableId,
@@ -368,7 +369,7 @@ routes:
     const ETH0: &str = "valid by [(IfIndex(1), fc00::1)]";
     const ETH1: &str = "valid by [(IfIndex(2), fc01::1)]";
 
-    /// Routes beside those of `stands`, a first segment, and what is said of it.
+    /// Routes beside those of `stands`, a first segment, and its verdict.
     const RESOLVED: &[(&[&str], &str, &str)] = &[
         (&[], "fc0a::1", "no route to fc0a::1"),
         (&["default via fc00::1 dev eth0"], "fc0a::1", ETH0),

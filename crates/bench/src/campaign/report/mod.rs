@@ -128,8 +128,8 @@ fn testbed_note(testbed: &Testbed) -> String {
     let Generator { host, .. } = &testbed.trex;
     format!(
         "Measured on a testbed: TRex at {host} sent and counted, and {} forwarded. A packet is what TRex counted at its ports, whoever sent \
-         it; its latency was not measured, and neither was what TRex does with nothing between its ports. The machine that is told \
-         of is the one that ran the campaign.",
+         it. Neither its latency nor the limit of TRex without a router between its ports was measured. The facts describe \
+         the machine that ran the campaign.",
         testbed.system
     )
 }

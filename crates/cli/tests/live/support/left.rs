@@ -134,7 +134,7 @@ fn query_tcx(ifindex: u32) -> Option<Vec<u32>> {
         ..Default::default()
     };
     options.__bindgen_anon_1.count = ids.len() as u32;
-    // SAFETY: a buffer of as many ids as said, and options that live for the call.
+    // SAFETY: a buffer of `count` ids, and options that live for the call.
     let result = unsafe {
         libbpf_sys::bpf_prog_query_opts(
             ifindex as i32,

@@ -84,12 +84,12 @@ fn measures_time(test: &str) -> bool {
 /// veth does not report whether it accepts XDP redirects, so the kernel forwards. Omitted modes are
 /// reported as skipped.
 pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
-    let tells = Mirror::open()
+    let reports = Mirror::open()
         .expect("the kernel's configuration")
         .reports_xdp_features();
     let (here, out): (Vec<_>, Vec<_>) = modes
         .iter()
-        .partition(|mode| tells || **mode != "xdp" && **mode != "generic");
+        .partition(|mode| reports || **mode != "xdp" && **mode != "generic");
     if !out.is_empty() {
         skip(&format!(
             "{} only; this kernel does not report whether a veth takes XDP redirects (Linux 6.3)",
