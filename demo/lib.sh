@@ -71,7 +71,7 @@ begin() {
 	done
 	[[ -z $keep || -z $clean ]] || { printf '%s\n' "--keep and --clean exclude each other" >&2 && exit 2; }
 	[[ $EUID -eq 0 ]] || { printf '%s\n' "the demo needs root: it creates network namespaces" >&2 && exit 2; }
-	exec 9>/run/sidestep-demo.lock
+	exec 9>"/run/$prefix.lock"
 	flock -n 9 || { printf '%s\n' "another demo is running" >&2 && exit 2; }
 	sidestep=$(program "${SIDESTEP-}" sidestep)
 	# shellcheck disable=SC2034 # used by demo/run
