@@ -22,15 +22,21 @@ unpack() {
 			"Nothing is installed."
 		mkdir -p "$root"
 		: >"$work/$suite/status"
-		private_apt_update "$work" "$suite" >/dev/null || fail "Debian's package lists of $suite cannot be fetched"
+		private_apt_update "$work" "$suite" >/dev/null || unavailable "the package lists of Debian $suite"
 		private_apt "$work" "$suite" apt-get -o Dir::State::status="$work/$suite/status" -q -y --no-install-recommends \
-			--download-only install frr >/dev/null || fail "FRR cannot be downloaded from Debian $suite"
+			--download-only install frr >/dev/null || unavailable "FRR of Debian $suite"
 		for package in "$work/apt-$suite"/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
 		prepare_root
 		touch "$root/.complete"
 	fi
 	# The archive may have a newer version than $version.
 	release=$(chroot "$root" /usr/lib/frr/zebra --version | sed -n '1s/.* //p')
+}
+
+# Ends the demo with status 77.
+unavailable() {
+	printf '%s\n' "$1 cannot be downloaded" >&2
+	exit 77
 }
 
 # Does the work of the installation scripts: links of a merged /usr, accounts, devices, folders, access for vtysh.
@@ -71,8 +77,14 @@ start_frr() {
 		frr "$node" "/usr/lib/frr/$daemon" -N "$name" -d >"$scratch/$node-$daemon.log" 2>&1 ||
 			{ quote <"$scratch/$node-$daemon.log" && fail "$node: $daemon does not start"; }
 	done
-	frr "$node" /usr/bin/vtysh -N "$name" -f "/etc/frr/$name/demo.conf" >"$scratch/$node-vtysh.log" 2>&1 ||
-		{ quote <"$scratch/$node-vtysh.log" && fail "$node: FRR refuses its configuration"; }
+	load_configuration "$node"
+}
+
+# load_configuration NODE [DAEMON]: sends the configuration of a node to its programs of FRR, or to one of them.
+load_configuration() {
+	local name=$prefix-$1
+	frr "$1" /usr/bin/vtysh -N "$name" ${2:+-d "$2"} -f "/etc/frr/$name/demo.conf" >"$scratch/$1-vtysh.log" 2>&1 ||
+		{ quote <"$scratch/$1-vtysh.log" && fail "$1: FRR refuses its configuration"; }
 }
 
 # --- the configuration --------------------------------------------------------------------------
@@ -231,15 +243,20 @@ control_plane() {
 }
 
 # --- the checks ---------------------------------------------------------------------------------
+# Prints the reasons for which a router punted packets that are not control traffic, with the numbers of packets.
+punts() {
+	on "$1" "$sidestep" show drops -j | python3 -c '
+import json, sys
+for row in json.load(sys.stdin):
+    if row["packets"] and row["verdict"] == "punt" and row["name"] not in sys.argv[1].split():
+        print(row["name"], row["packets"])' "$control_reasons"
+}
+
 # Fails if Sidestep punted other packets than control traffic.
 control_traffic_only() {
 	local router list
 	for router in "${routers[@]}"; do
-		list=$(on "$router" "$sidestep" show drops -j | python3 -c '
-import json, sys
-for row in json.load(sys.stdin):
-    if row["packets"] and row["verdict"] == "punt" and row["name"] not in sys.argv[1].split():
-        print(row["name"], row["packets"])' "$control_reasons")
+		list=$(punts "$router")
 		[[ -z $list ]] || fail "$router: Sidestep punted more than control traffic: $list"
 	done
 	ok "Sidestep forwarded every SRv6 packet. It punted only control traffic (IS-IS, BGP, neighbor discovery)."
