@@ -121,6 +121,29 @@ class Documents(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("punted to the kernel", done.stdout)
 
+    def test_the_configuration_of_frr_is_that_of_the_demo(self):
+        page = (ROOT / "docs/howto/frr.md").read_text(encoding="utf-8")
+        for version, first in ("10.7", "interface lo"), ("10.3", "segment-routing"):
+            script = f". demo/lib.sh; . demo/frr.sh; version={version}; configuration pe1 eth1 eth0 a pe2 b"
+            done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+            # The demo has shorter timers.
+            skipped = re.compile(r" *(exit|exit-address-family|hostname .*|.*\b(interval|timers)\b.*)")
+            demo = [line for line in done.stdout.splitlines() if not skipped.fullmatch(line)]
+            shown = re.search(rf"(?m)^```\n({first}\n(?: *\S.*\n)+)```", page).group(1).splitlines()
+            if version == "10.3":
+                demo = demo[-len(shown) :]
+            self.assertEqual(shown, demo, version)
+
+    def test_the_commands_for_own_sids_are_those_of_the_demo(self):
+        page = (ROOT / "docs/howto/frr-own-sids.md").read_text(encoding="utf-8")
+        page = page.split("## 1.")[1].split("## 3.")[0]
+        demo = (ROOT / "demo/own_sids.sh").read_text(encoding="utf-8")
+        demo = re.sub(r"(?m)^\t+", "", demo)
+        blocks = re.findall(r"```(?:sh)?\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(len(blocks), 7)
+        for block in blocks:
+            self.assertIn(block, demo)
+
     def test_every_behavior_is_in_the_documents(self):
         printed = subprocess.run([sidestep(), "route", "add", "--help"], capture_output=True, text=True, check=True).stdout
         page = (ROOT / "docs/reference/behaviors.md").read_text(encoding="utf-8")
