@@ -2,7 +2,7 @@
 # Sidestep. Needs lib.sh, line.sh and frr.sh.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of lib.sh and of the scripts
 patience=90  # seconds until FRR has its routes in the kernel again
-tolerated=5  # packets that may be lost where Linux alone loses none
+tolerated=20 # packets that may be lost where Linux alone loses none: 40 ms
 steps=()     # names of the failures, in the order of their tests
 sent=0 lost=0 silent=0
 declare -A result_of=()
@@ -50,26 +50,46 @@ recover() {
 	done
 }
 
-# Fails if Sidestep has other routes than the kernel, or leaves packets to the kernel.
-check_sidestep() {
-	local router tries before
-	for router in "${routers[@]}"; do
+# check_routes NAME ROUTER...: fails if Sidestep has other routes than the kernel.
+check_routes() {
+	local router tries
+	for router in "${@:2}"; do
 		tries=0
 		until on "$router" "$here/routes.py" "$sidestep" >"$scratch/differences"; do
 			((++tries < 30)) || { quote <"$scratch/differences" && fail "$1: $router: Sidestep has other routes"; }
 			sleep 0.1
 		done
 	done
-	before=$(punted)
-	sleep 0.3
+}
+
+# Fails if Sidestep has other routes than the kernel, or punts packets that are not control traffic.
+check_sidestep() {
+	local before all requests
+	check_routes "$1" "${routers[@]}"
 	count_packets || fail "$1: packets are lost after the recovery"
+	before=$(punted) all=$(all_punted) requests=$sent
+	sleep 0.5
 	[[ $(punted) == "$before" ]] || fail "$1: Sidestep punts: before $before; after $(punted)"
+	all=$(($(all_punted) - all))
+	count_packets || fail "$1: packets are lost after the recovery"
+	# Control traffic is a few packets per second. Requests or replies could have one of its reasons, such as neighbor.
+	((all < (sent - requests) / 4)) || fail "$1: Sidestep punts $all packets, at $((sent - requests)) requests"
 }
 
 # Prints the number of packets that each router punted, without control traffic.
 punted() {
 	local router
 	for router in "${routers[@]}"; do punts "$router" | tr '\n' ' '; done
+}
+
+# Prints the number of packets that all routers punted.
+all_punted() {
+	local router sum=0
+	for router in "${routers[@]}"; do
+		sum=$((sum + $(on "$router" "$sidestep" show drops -j | python3 -c 'import json, sys
+print(sum(row["packets"] for row in json.load(sys.stdin) if row["verdict"] == "punt"))')))
+	done
+	echo "$sum"
 }
 
 # measure MODE NAME COMMAND...: executes a command while packets are on the way, and waits for the recovery.
@@ -116,13 +136,14 @@ restart_frr() {
 	configuration pe1 eth1 eth0 a pe2 b | start_frr pe1 isisd bgpd
 }
 
-# Deletes the routes of a protocol one by one. Linux 6.18 refuses `ip route flush` for routes with a nexthop object,
-# because the request names the object and the next hop.
+# Deletes the routes of a protocol one by one. With net.ipv4.nexthop_compat_mode 1, the default, the kernel refuses the
+# requests of `ip route flush`, which name both the nexthop object and its next hop.
 flush() { show pe1 "ip -6 route show proto $1 | while read -r prefix _; do ip -6 route delete \$prefix proto $1; done"; }
 
 # --- the network --------------------------------------------------------------------------------
 rename() {
 	show pe1 'ip link set eth1 name core'
+	[[ $mode == linux ]] || check_routes "$name" pe1
 	sleep 0.2
 	show pe1 'ip link set core name eth1'
 }
@@ -221,8 +242,8 @@ failures() {
 	result="Result: after each failure, Sidestep had the routes of the kernel and punted only control traffic."
 }
 
-# compare NAME: fails if Sidestep lost packets in a failure in which Linux alone loses none.
+# compare NAME: fails if Sidestep lost more packets than Linux alone. FRR's pauses differ from run to run.
 compare() {
 	local linux=${result_of["linux $1"]:-0 0} sidestep=${result_of["sidestep $1"]}
-	((${linux% *} > tolerated || ${sidestep% *} <= tolerated)) || fail "$1: ${sidestep% *} packets lost with Sidestep, ${linux% *} with Linux"
+	((${sidestep% *} <= 2 * ${linux% *} + tolerated)) || fail "$1: ${sidestep% *} packets lost with Sidestep, ${linux% *} with Linux"
 }
