@@ -1,9 +1,11 @@
 # Failures of FRR, of Sidestep and of the network while packets are on the way: first with Linux alone, then with
 # Sidestep. Needs lib.sh, line.sh and frr.sh.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of lib.sh and of the scripts
-patience=90  # seconds until FRR has its routes in the kernel again
-tolerated=20 # packets that may be lost where Linux alone loses none: 40 ms
-steps=()     # names of the failures, in the order of their tests
+patience=90 # seconds until FRR has its routes in the kernel again
+# Packets that may be lost where Linux alone loses none: 40 ms. Linux still encapsulates to a segment whose route is
+# deleted. Sidestep punts these packets until FRR has installed the route again, and Linux then drops them.
+tolerated=20
+steps=() # names of the failures, in the order of their tests
 sent=0 lost=0 silent=0
 declare -A result_of=()
 
