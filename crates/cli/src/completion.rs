@@ -9,7 +9,7 @@ use clap_complete::{Shell, generate};
 use sidestep_model::behavior::text;
 use sidestep_model::grammar::{domain, policy, rule, vlan};
 
-use crate::{Cli, Outcome, trace};
+use crate::{Cli, Outcome, route_get, trace};
 
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +34,8 @@ pub struct WordArgs {
 pub enum Of {
     /// Routes.
     Route,
+    /// Addresses of `route get`.
+    RouteGet,
     /// Rules.
     Rule,
     /// Policies.
@@ -54,6 +56,8 @@ _sidestep_words() {
     [[ $of == route ]] && first=4
     if [[ $of =~ ^(route|rule|policy|vlan|domain)$ && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -ge $first ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of "$of" -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
+    elif [[ $of == route && ${COMP_WORDS[2]} == get && $COMP_CWORD -ge 4 && $2 != -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of route-get -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
     elif [[ ${COMP_WORDS[1]} == trace && $COMP_CWORD -gt 1 && $2 != -* && ! $3 =~ ^--(rate|count|write)$ ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of trace -- "${COMP_WORDS[@]:2:COMP_CWORD-2}")" -- "$2")
     else
@@ -79,6 +83,7 @@ pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
     let words: Vec<_> = args.words.iter().map(String::as_str).collect();
     let next = match args.of {
         Of::Route => text::completions(&words).join(" "),
+        Of::RouteGet => route_get::completions(&words).join(" "),
         Of::Rule => rule::completions(&words).join(" "),
         Of::Policy => policy::completions(&words).join(" "),
         Of::Vlan => vlan::completions(&words).join(" "),

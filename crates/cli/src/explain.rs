@@ -19,6 +19,7 @@ mod steps;
 pub mod text;
 
 pub use headers::Header;
+pub(crate) use steps::table as table_name;
 pub use steps::{RouteName, Step};
 
 /// Names for the indices in tables and traces.

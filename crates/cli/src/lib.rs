@@ -34,6 +34,7 @@ pub mod policy;
 pub mod port;
 pub mod replay;
 pub mod route;
+pub mod route_get;
 pub mod run;
 pub mod secret;
 pub mod show;
@@ -80,9 +81,9 @@ pub enum Command {
     /// Show, compare, change, save and reload the running configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Manage Sidestep-only routes, and show all routes with their counters
+    /// Manage Sidestep-only routes, show all routes, and find the route of an address
     #[command(subcommand)]
-    Route(entry::Command<route::Route>),
+    Route(route::Command),
     /// Manage Sidestep-only policy rules
     #[command(subcommand)]
     Rule(entry::Command<entry::Rule>),

@@ -1,4 +1,5 @@
-//! `sidestep route`: Sidestep-only routes in iproute2 syntax, and the counters of all routes.
+//! `sidestep route`: Sidestep-only routes in iproute2 syntax, the counters of all routes, and the
+//! route of an address.
 
 use std::io::Write;
 
@@ -6,9 +7,32 @@ use sidestep_control::api::{Noun, Request};
 use sidestep_control::report;
 use sidestep_model::behavior::text;
 
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 use crate::show::show;
-use crate::{Outcome, tables};
+use crate::{Outcome, route_get, tables};
+
+/// Arguments of `route`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Commands of all Sidestep-only entries.
+    #[command(flatten)]
+    Entry(entry::Command<Route>),
+    /// Print the route that the tables select for an address
+    Get(route_get::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The daemon refuses the change or does not run, or there is no route.
+    pub fn run(&self, out: &mut dyn Write) -> Outcome {
+        match self {
+            Self::Entry(command) => command.run(out),
+            Self::Get(args) => route_get::run(args, out),
+        }
+    }
+}
 
 /// A route in iproute2 syntax. Prefix, table and metric are its key.
 #[derive(Debug, clap::Args)]

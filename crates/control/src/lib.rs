@@ -7,5 +7,6 @@ pub mod doctor;
 pub mod fragment;
 pub mod icmp;
 mod link_address;
+pub mod packet;
 pub mod report;
 pub mod trace;

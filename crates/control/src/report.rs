@@ -4,6 +4,7 @@
 mod event;
 mod metrics;
 mod policy_batch;
+mod selected_route;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,7 @@ use sidestep_model::route::{self, Encap};
 pub use self::event::{Change, Event};
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
 pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
+pub use self::selected_route::SelectedRoute;
 
 /// `show status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -327,7 +329,7 @@ impl NextHop {
         hops.map(|hop| Self::new(hop, names)).collect()
     }
 
-    fn new(hop: &route::NextHop, names: &dyn Names) -> Self {
+    pub(crate) fn new(hop: &route::NextHop, names: &dyn Names) -> Self {
         let (behavior, segments) = match &hop.encap {
             Some(Encap::Seg6(encap)) => (Some(encap.mode.descriptor().name), &encap.segments[..]),
             Some(Encap::Seg6Local(local)) => {

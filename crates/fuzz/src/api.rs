@@ -62,6 +62,12 @@ impl Target for Api {
             frame: "0200".into(),
         };
         add("explain".into(), &explain);
+        let get = Request::GetRoute {
+            destination: [192, 0, 2, 1].into(),
+            from: None,
+            iif: Some("eth0".into()),
+        };
+        add("route_get".into(), &get);
         let files = vectors();
         let lines = files.iter().flat_map(|file| &file.node.routes);
         for (number, line) in lines.enumerate() {

@@ -45,6 +45,7 @@ mod proxy_liveness;
 mod proxy_services;
 mod proxy_shown;
 mod proxy_tcp;
+mod questions;
 mod redirect_peer;
 mod refusals;
 mod rules;

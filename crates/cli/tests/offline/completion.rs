@@ -48,6 +48,10 @@ fn bash_completes_the_words_of_routes_rules_entries_and_filters() {
             "End.AD End.AM End.AS",
         ),
         ("sidestep route show --st", "--statistics"),
+        ("sidestep route g", "get"),
+        ("sidestep route get fc00::1 i", "iif"),
+        ("sidestep route get fc00::1 iif eth0 ", "from"),
+        ("sidestep route get fc00::1 --j", "--json"),
         ("sidestep trace ver", "verdict"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();

@@ -10,6 +10,7 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use nix::unistd::{Gid, Group};
@@ -51,6 +52,15 @@ pub enum Request {
     ShowRoutes {
         /// Include plain routes.
         all: bool,
+    },
+    /// [`crate::report::SelectedRoute`].
+    GetRoute {
+        /// Destination address.
+        destination: IpAddr,
+        /// Source address; none: a dummy address.
+        from: Option<IpAddr>,
+        /// Ingress port; none: the first attached one.
+        iif: Option<String>,
     },
     /// `sidestep NOUN VERB ARGS`: changes a Sidestep-only entry.
     Change {

@@ -28,6 +28,11 @@ impl Daemon {
             Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowFragments => json(self.fragments_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
+            Request::GetRoute {
+                destination,
+                from,
+                iif,
+            } => json(self.selected_route(*destination, *from, iif.as_deref())?),
             Request::Change { noun, verb, args } => {
                 self.change_own(|own, node| own::change(own, node, *noun, *verb, args))
             }
@@ -90,17 +95,22 @@ impl Daemon {
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
         let ingress = self.attached_port(port)?;
         let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
+        Ok((self.formatter.explain)(
+            self.node(),
+            &self.compiled.index,
+            self.native(),
+            ingress.ifindex.0,
+            &bytes,
+        ))
+    }
+
+    /// Returns a native target with the live tables and the learned headers.
+    pub(super) fn native(&self) -> Native {
         let mut native = Native::new(&self.compiled.image);
         native.set_now(nanoseconds(ClockId::CLOCK_MONOTONIC));
         for &index in self.compiled.image.learned.keys() {
             native.set_knowledge(&self.kernel.knowledge(index));
         }
-        Ok((self.formatter.explain)(
-            self.node(),
-            &self.compiled.index,
-            native,
-            ingress.ifindex.0,
-            &bytes,
-        ))
+        native
     }
 }

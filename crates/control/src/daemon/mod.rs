@@ -26,6 +26,7 @@ mod ports;
 mod problems;
 mod replies;
 mod reports;
+mod route_get;
 mod suspended;
 mod tables;
 mod trace;

@@ -170,7 +170,7 @@ impl Daemon {
             .collect()
     }
 
-    fn route_report(
+    pub(super) fn route_report(
         &self,
         node: &Node,
         key: &RouteKey,

@@ -1,0 +1,100 @@
+//! Questions with addresses to a running router: `route get`.
+
+use serde_json::Value;
+
+use crate::support::{Star, begin, output, printed, text_of};
+
+/// The routes, as arguments of `ip`.
+const ROUTES: [&str; 5] = [
+    "route add fc00:bb::/32 via fc00:b::2 dev eth1",
+    "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e,fc00:bb::d6 dev eth1",
+    "route add fc00:5::e/128 encap seg6local action End dev eth1",
+    "route add fc00:99::/64 via fc00:c::99 dev eth2",
+    "route add 192.0.2.0/24 via 10.0.2.2 dev eth1",
+];
+
+fn star(topic: &str) -> Star {
+    let star = Star::new(topic);
+    star.ip().all(ROUTES);
+    star
+}
+
+/// Returns the error of a command that fails with status 1.
+fn refused(star: &Star, args: &[&str]) -> String {
+    let output = output(star.router(), args);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{args:?}: {}",
+        text_of(&output)
+    );
+    assert!(output.stdout.is_empty(), "{args:?}");
+    text_of(&output)
+}
+
+#[test]
+fn route_get_prints_the_route_of_an_address() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = star("liverouteget");
+    let get = |words: &str| {
+        let args: Vec<_> = ["route", "get"]
+            .into_iter()
+            .chain(words.split(' '))
+            .collect();
+        printed(star.router(), &args)
+    };
+    let asked = |words: &str| {
+        refused(
+            &star,
+            &[&["route", "get"][..], &words.split(' ').collect::<Vec<_>>()].concat(),
+        )
+    };
+    assert!(asked("fc0c::1").contains("sidestep is not running"));
+    let _daemon = star.run(&["--mode", "tc", "eth1", "eth0"]);
+
+    let headend = get("fc0c::1");
+    for expected in [
+        "port         eth1, the first port\n",
+        "tables       local, main\n",
+        "owner        kernel\n",
+        "behavior     H.Encaps\n",
+        "segments     fc00:bb::e, fc00:bb::d6\n",
+        "next hop     dev eth1\n",
+        "handled by   sidestep\n",
+        "verdict      forward by eth1",
+    ] {
+        assert!(headend.contains(expected), "{expected:?} in:\n{headend}");
+    }
+    let json = get("192.0.2.7 from 10.0.1.2 iif eth0 -j");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["port"], "eth0");
+    assert_eq!(json["route"]["prefix"], "192.0.2.0/24");
+    assert_eq!(json["route"]["next_hops"][0]["via"], "10.0.2.2");
+    assert_eq!(json["verdict"], "forward");
+    assert_eq!(json["egress"], "eth1");
+    let sid = get("fc00:5::e");
+    assert!(sid.contains("behavior     End\n"), "{sid}");
+    assert!(sid.contains("verdict      depends on the packet"), "{sid}");
+    // The neighbor is unknown.
+    let unresolved = get("fc00:99::1 iif eth0");
+    assert!(unresolved.contains("handled by   kernel\n"), "{unresolved}");
+    assert!(
+        unresolved.contains("verdict      punt: neighbor: "),
+        "{unresolved}"
+    );
+    assert!(
+        unresolved.contains("the kernel   resolves the next hop"),
+        "{unresolved}"
+    );
+    let local = get("fc00:a::1 iif eth0");
+    assert!(local.contains("punt: local: "), "{local}");
+
+    let none = asked("fdff::1 iif eth0");
+    let expected = "no route to fdff::1 from 100::1 at eth0 in tables local, main: route_miss: ";
+    assert!(none.contains(expected), "{none}");
+    assert!(asked("fe80::1").contains("fe80::1 at eth1: no lookup: link_local: "));
+    assert!(asked("fc0c::1 iif eth2").contains("attached ports are eth0, eth1"));
+    assert!(asked("fc0c::1 from 10.0.0.1").contains("expected an IPv6 address"));
+}
