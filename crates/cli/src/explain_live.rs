@@ -1,49 +1,166 @@
-//! `sidestep explain`: runs one frame through the live tables of the daemon, without sending it.
+//! `sidestep explain`: runs one packet through the live tables of the daemon, without sending it.
 
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 
+use clap::ArgGroup;
 use serde_json::{Value, json};
 use sidestep_control::api::{self, Request};
 use sidestep_control::compile::Index;
+use sidestep_control::packet::{Datagram, HOP_LIMIT};
+use sidestep_control::report::{Port, Ports};
 use sidestep_datapath::{Native, Verdict};
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, Mac, Node};
 
-use crate::Outcome;
 use crate::explain::{Explanation, Names, text};
 use crate::style::Style;
+use crate::{Outcome, replay};
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  tcpdump -r in.pcap -xx -c 1 | sidestep explain --port eth0 --frame -")]
+#[command(
+    group = ArgGroup::new("packet_source").required(true).args(["source", "frame", "input"]),
+    override_usage = "sidestep explain [OPTIONS] SRC DST [SEGMENT]...
+       sidestep explain [OPTIONS] --frame HEX
+       sidestep explain [OPTIONS] --in FILE --packet N",
+    after_help = "Examples:
+  sidestep explain 2001:db8:a::1 2001:db8:b::1 fc00:2::e fc00:3::d6 --port eth1
+  sidestep explain --in in.pcapng --packet 7
+  tcpdump -r in.pcap -xx -c 1 | sidestep explain --port eth0 --frame -"
+)]
 pub struct Args {
-    /// Port on which the frame would arrive
-    #[arg(long)]
-    pub port: String,
+    /// Source address of a UDP packet, IPv6 or IPv4
+    #[arg(value_name = "SRC", requires = "destination", value_parser = address)]
+    pub source: Option<IpAddr>,
+    /// Destination address, of the same family
+    #[arg(value_name = "DST", value_parser = address)]
+    pub destination: Option<IpAddr>,
+    /// Segments in order of travel, for a packet with an SRH; DST follows the last one
+    #[arg(value_name = "SEGMENT", value_parser = segment)]
+    pub segments: Vec<Ipv6Addr>,
+    /// Hop limit or TTL of the UDP packet [default: 64]
+    #[arg(long, value_name = "N", requires = "source")]
+    pub hop_limit: Option<u8>,
+    /// Ingress port [default: the interface of the captured packet, otherwise the first port]
+    #[arg(long, value_name = "NAME")]
+    pub port: Option<String>,
     /// Ethernet frame without FCS: hexadecimal digits, the output of `tcpdump -xx` for one packet, or
     /// `-` to read either from standard input
     #[arg(long, value_name = "HEX")]
-    pub frame: String,
+    pub frame: Option<String>,
+    /// Capture with the packet: pcap or pcapng with Ethernet frames
+    #[arg(long = "in", value_name = "FILE", requires = "packet")]
+    pub input: Option<PathBuf>,
+    /// Number of the packet in FILE, from 1
+    #[arg(long, value_name = "N", requires = "input",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub packet: Option<u64>,
     /// Print JSON
     #[arg(short, long)]
     pub json: bool,
 }
 
+fn address(text: &str) -> Result<IpAddr, String> {
+    let expected = "expected an IPv6 or IPv4 address, without a prefix length";
+    text.parse().map_err(|_| expected.into())
+}
+
+fn segment(text: &str) -> Result<Ipv6Addr, String> {
+    let expected = "expected a segment, which is an IPv6 address";
+    text.parse().map_err(|_| expected.into())
+}
+
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let frame = match &*args.frame {
-        "-" => digits(&io::read_to_string(io::stdin())?)?,
-        text => digits(text)?,
-    };
-    let mut answer = api::call(Request::Explain {
-        port: args.port.clone(),
-        frame,
-    })?;
+    let (port, frame) = question(args)?;
+    let mut answer = api::call(Request::Explain { port, frame })?;
     match take_text(&mut answer) {
         Some(text) if !args.json => write!(out, "{text}")?,
         _ => writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?,
     }
     Ok(())
+}
+
+/// Returns the ingress port, and the frame in hexadecimal.
+fn question(args: &Args) -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> {
+    if let (Some(path), Some(number)) = (&args.input, args.packet) {
+        let (interface, frame) = replay::captured(path, number)?;
+        let port = match &args.port {
+            Some(port) => port.clone(),
+            None => captured_port(&ports()?, interface.name, path, number)?,
+        };
+        return Ok((port, hex::encode(frame)));
+    }
+    if let (Some(source), Some(destination)) = (args.source, args.destination) {
+        let packet = Datagram {
+            source,
+            destination,
+            segments: args.segments.clone(),
+            hop_limit: args.hop_limit.unwrap_or(HOP_LIMIT),
+        };
+        // A wrong packet is an error without a daemon, too.
+        packet.frame(Mac::default().0)?;
+        let ports = ports()?;
+        let port = attached(&ports, args.port.as_deref())?;
+        let mac: Mac = port.mac.parse()?;
+        return Ok((port.name.clone(), hex::encode(packet.frame(mac.0)?)));
+    }
+    let frame = match args.frame.as_deref().unwrap_or_default() {
+        "-" => digits(&io::read_to_string(io::stdin())?)?,
+        text => digits(text)?,
+    };
+    let port = match &args.port {
+        Some(port) => port.clone(),
+        None => attached(&ports()?, None)?.name.clone(),
+    };
+    Ok((port, frame))
+}
+
+/// Returns the ports of the daemon, in the order of `run`.
+fn ports() -> Result<Ports, api::ApiError> {
+    api::ask(Request::ShowPorts)
+}
+
+/// Returns the attached port with this name, or the first one.
+fn attached<'a>(ports: &'a [Port], name: Option<&str>) -> Result<&'a Port, String> {
+    let mut attached = ports.iter().filter(|port| port.target != "none");
+    let found = attached.find(|port| name.is_none_or(|name| port.name == name));
+    found.ok_or_else(|| {
+        let names = attached_names(ports);
+        match name {
+            Some(name) => format!("port {name}: not attached; attached ports are {names}"),
+            None => "no port is attached; `sidestep port add DEV` adds one".into(),
+        }
+    })
+}
+
+fn attached_names(ports: &[Port]) -> String {
+    let attached = ports.iter().filter(|port| port.target != "none");
+    let names: Vec<_> = attached.map(|port| port.name.as_str()).collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// Returns the port on which a packet was captured.
+fn captured_port(
+    ports: &[Port],
+    interface: Option<String>,
+    path: &Path,
+    number: u64,
+) -> Result<String, String> {
+    let problem = match interface {
+        Some(name) if attached(ports, Some(&name)).is_ok() => return Ok(name),
+        Some(name) => format!("its interface {name:?} is not an attached port"),
+        None => "the capture has no name for its interface".into(),
+    };
+    let (path, names) = (path.display(), attached_names(ports));
+    Err(format!(
+        "{path}: packet {number}: {problem}; use --port NAME; attached ports are {names}"
+    ))
 }
 
 /// Returns the hexadecimal digits of a frame. Lines that begin with an offset, such as `0x0010:`, are
@@ -121,7 +238,10 @@ pub fn live(node: &Node, index: &Index, mut native: Native, ifindex: u32, frame:
 
 #[cfg(test)]
 mod tests {
-    use super::digits;
+    use clap::Parser;
+
+    use super::*;
+    use crate::{Cli, Command};
 
     #[test]
     fn a_frame_is_digits_or_the_output_of_tcpdump() {
@@ -139,6 +259,96 @@ mod tests {
         for wrong in ["", "abc", "zz", "IP6 fc00:a::2 > fc00:b::2"] {
             let error = digits(wrong).expect_err(wrong);
             assert!(error.contains("tcpdump -xx"), "{error}");
+        }
+    }
+
+    fn port(name: &str, target: &str) -> Port {
+        Port {
+            name: name.into(),
+            ifindex: Some(2),
+            target: target.into(),
+            why: String::new(),
+            mac: "02:00:00:00:00:0a".into(),
+            mtu: 1500,
+            up: true,
+            seg6_enabled: true,
+            processes_sids: true,
+            redirect_peer: false,
+            redirect_peer_why: None,
+            punt_reasons: vec![],
+            proxies: vec![],
+        }
+    }
+
+    #[test]
+    fn the_ingress_is_the_named_the_captured_or_the_first_port() {
+        let ports = [
+            port("eth9", "none"),
+            port("eth1", "tc"),
+            port("eth0", "xdp"),
+        ];
+        let name = |wanted| attached(&ports, wanted).map(|port| port.name.clone());
+        assert_eq!(name(None), Ok("eth1".into()));
+        assert_eq!(name(Some("eth0")), Ok("eth0".into()));
+        let error = name(Some("eth9")).expect_err("not attached");
+        assert_eq!(
+            error,
+            "port eth9: not attached; attached ports are eth1, eth0"
+        );
+        let error = attached(&ports[..1], None).expect_err("none is attached");
+        assert!(error.contains("sidestep port add"), "{error}");
+        let captured = |interface: Option<&str>| {
+            captured_port(&ports, interface.map(str::to_owned), Path::new("a.pcap"), 7)
+        };
+        assert_eq!(captured(Some("eth0")), Ok("eth0".into()));
+        for (interface, problem) in [(None, "no name"), (Some("ppp0"), "\"ppp0\" is not")] {
+            let error = captured(interface).expect_err(problem);
+            assert!(error.starts_with("a.pcap: packet 7: "), "{error}");
+            assert!(error.contains(problem), "{error}");
+            assert!(
+                error.ends_with("use --port NAME; attached ports are eth1, eth0"),
+                "{error}"
+            );
+        }
+    }
+
+    fn parsed(line: &str) -> Result<Args, String> {
+        let words = ["sidestep", "explain"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Explain(args) => Ok(args),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn a_packet_comes_from_exactly_one_place() {
+        let args = parsed("fc00::1 fc00::2 fc00::e fc00::f --hop-limit 0").expect("a packet");
+        assert_eq!((args.segments.len(), args.hop_limit), (2, Some(0)));
+        assert!(parsed("10.0.0.1 10.0.0.2 --port eth0").is_ok());
+        assert!(parsed("--frame 00 --port eth0").is_ok());
+        assert!(parsed("--in a.pcap --packet 1").is_ok());
+        for (line, expected) in [
+            ("", "required"),
+            ("fc00::1", "<DST>"),
+            ("fc00::1/64 fc00::2", "without a prefix length"),
+            (
+                "fc00::1 fc00::2 10.0.0.1",
+                "a segment, which is an IPv6 address",
+            ),
+            ("fc00::1 fc00::2 --frame 00", "cannot be used with"),
+            ("--frame 00 --hop-limit 3", "SRC"),
+            ("fc00::1 fc00::2 --hop-limit 256", "0..=255"),
+            ("--in a.pcap", "--packet"),
+            ("--packet 3", "--in"),
+            ("--in a.pcap --packet 0", "1.."),
+        ] {
+            let error = parsed(line).expect_err(line);
+            assert!(error.contains(expected), "{line}: {error}");
         }
     }
 }

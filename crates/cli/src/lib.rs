@@ -108,7 +108,7 @@ pub enum Command {
     Metrics(metrics::Args),
     /// Print changes of ports, routes, policies, services and problems as they happen
     Monitor(monitor::Args),
-    /// Run one frame through the live tables and print every step
+    /// Run one packet through the live tables and print every step
     Explain(explain_live::Args),
     /// Print packets of the live path step by step
     Trace(trace::Args),

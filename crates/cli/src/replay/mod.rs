@@ -17,7 +17,7 @@ pub mod report;
 
 use crate::explain::{Explanation, Names};
 use crate::style::Style;
-use crate::{Outcome, node_file};
+use crate::{Outcome, node_file, tables};
 use capture_read::{CaptureError, CaptureReader, Interface};
 use capture_write::CaptureWriter;
 use explain::{Printer, json_line};
@@ -81,6 +81,16 @@ pub enum ReplayError {
         given: String,
         /// Ports of the node.
         ports: String,
+    },
+    /// The capture does not have the packet, or only a part of it.
+    #[error("{}: packet {packet}: {problem}", .path.display())]
+    Packet {
+        /// The capture.
+        path: PathBuf,
+        /// Number of the packet, from 1.
+        packet: u64,
+        /// Problem.
+        problem: String,
     },
     /// The node cannot be compiled.
     #[error("{}: {source}", .path.display())]
@@ -153,14 +163,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         path: path.into(),
         source,
     };
-    let input = File::open(&args.input).map_err(|source| on_file(&args.input, source))?;
-    let mut reader =
-        CaptureReader::new(BufReader::with_capacity(BUFFER, input)).map_err(|source| {
-            ReplayError::Capture {
-                path: args.input.clone(),
-                source,
-            }
-        })?;
+    let mut reader = open(&args.input)?;
     let capture = args.out.as_ref().map(|path| {
         if is_same_file(path, &args.input) {
             return Err(ReplayError::SameFile(path.clone()));
@@ -201,6 +204,62 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         report.print(out)?;
     }
     Ok(result?)
+}
+
+/// Opens a capture.
+fn open(path: &Path) -> Result<CaptureReader<BufReader<File>>, ReplayError> {
+    let file = File::open(path).map_err(|source| ReplayError::File {
+        path: path.into(),
+        source,
+    })?;
+    CaptureReader::new(BufReader::with_capacity(BUFFER, file)).map_err(|source| {
+        ReplayError::Capture {
+            path: path.into(),
+            source,
+        }
+    })
+}
+
+/// Returns the interface and the bytes of one packet of a capture. Packets count from 1.
+///
+/// # Errors
+/// The capture cannot be read up to the packet, ends before it, or has only a part of it.
+pub fn captured(path: &Path, number: u64) -> Result<(Interface, Vec<u8>), ReplayError> {
+    let mut reader = open(path)?;
+    let mut packets = 0;
+    let wrong = |problem| ReplayError::Packet {
+        path: path.into(),
+        packet: number,
+        problem,
+    };
+    loop {
+        let packet = reader
+            .next_packet()
+            .map_err(|source| ReplayError::Capture {
+                path: path.into(),
+                source,
+            })?;
+        let Some(packet) = packet else {
+            let number = tables::count(packets, "packet");
+            return Err(wrong(format!("the capture has {number}, counted from 1")));
+        };
+        packets = packet.number;
+        if packets < number {
+            continue;
+        }
+        let (length, all) = (packet.data.len(), packet.original_length);
+        if packet.is_truncated() {
+            return Err(wrong(format!(
+                "the capture has only {length} of its {all} bytes"
+            )));
+        }
+        if length > FRAME_MAX {
+            return Err(wrong(format!(
+                "{length} bytes; expected at most {FRAME_MAX}"
+            )));
+        }
+        return Ok((packet.interface.clone(), packet.data.to_vec()));
+    }
 }
 
 impl Replay {

@@ -1,8 +1,13 @@
-//! Questions with addresses to a running router: `route get`.
+//! Questions with addresses to a running router: `route get`, and `explain` for packets that are
+//! built from addresses or read from a capture.
+
+#[path = "../common/mod.rs"]
+mod common;
 
 use serde_json::Value;
 
-use crate::support::{Star, begin, output, printed, text_of};
+use crate::support::frames::{ethernet, udp};
+use crate::support::{ROUTER, Star, begin, hex, output, printed, text_of};
 
 /// The routes, as arguments of `ip`.
 const ROUTES: [&str; 5] = [
@@ -97,4 +102,87 @@ fn route_get_prints_the_route_of_an_address() {
     assert!(asked("fe80::1").contains("fe80::1 at eth1: no lookup: link_local: "));
     assert!(asked("fc0c::1 iif eth2").contains("attached ports are eth0, eth1"));
     assert!(asked("fc0c::1 from 10.0.0.1").contains("expected an IPv6 address"));
+}
+
+#[test]
+fn explain_builds_a_packet_from_addresses() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = star("liveexplain");
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let explain = |words: &str| {
+        let args: Vec<_> = ["explain"].into_iter().chain(words.split(' ')).collect();
+        printed(star.router(), &args)
+    };
+    let plain = explain("fc00:a::2 fc0c::1");
+    for expected in [
+        "eth0, frame of 62 bytes",
+        "fc0c::/16 in main",
+        "H.Encaps",
+        "forwarded    by eth1",
+    ] {
+        assert!(plain.contains(expected), "{expected:?} in:\n{plain}");
+    }
+    let four = explain("10.0.1.2 192.0.2.7 --port eth0 --hop-limit 1");
+    assert!(four.contains("hop_limit_exceeded"), "{four}");
+    let json = explain("fc00:a::2 fc00:b::2 fc00:5::e fc00:bb::f -j");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["verdict"], "forward");
+    let steps = json["explanation"]["steps"].as_array().expect("steps");
+    let advance = steps.iter().find(|step| step["step"] == "advance");
+    let advance = advance.expect("End processes the SRH");
+    assert_eq!(advance["segments_left"], serde_json::json!([2, 1]));
+    assert_eq!(advance["destination"][1], "fc00:bb::f");
+
+    let refused = |words: &str| {
+        refused(
+            &star,
+            &[&["explain"][..], &words.split(' ').collect::<Vec<_>>()].concat(),
+        )
+    };
+    assert!(refused("fc00:a::2 10.0.0.1").contains("expected two IPv6 or two IPv4 addresses"));
+    assert!(refused("10.0.0.1 10.0.0.2 fc00:5::e").contains("needs IPv6 addresses"));
+    let unknown = refused("fc00:a::2 fc0c::1 --port eth7");
+    assert!(
+        unknown.contains("eth7: not attached; attached ports are eth0, eth1"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn explain_reads_a_packet_of_a_capture() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = star("livecapture");
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let ends = ["fc00:a::2", "fc0c::1"].map(|text| text.parse().expect("an address"));
+    let frame = |data: &[u8]| {
+        let packet = udp(ends[0], ends[1], 64, data);
+        ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+    };
+    let frames = [frame(b"one"), frame(b"second")];
+    let folder = common::Folder::new();
+    let packets = [
+        ("eth0", 1, frames[0].clone()),
+        ("ppp0", 2, frames[1].clone()),
+    ];
+    let file = folder.write("in.pcapng", common::pcapng(&packets));
+    let digits = hex(&frames[0]);
+    let expected = printed(
+        star.router(),
+        &["explain", "--port", "eth0", "--frame", &digits],
+    );
+    let found = printed(star.router(), &["explain", "--in", &file, "--packet", "1"]);
+    assert_eq!(found, expected);
+    let second = ["explain", "--in", &file, "--packet", "2"];
+    let named = printed(star.router(), &[&second[..], &["--port", "eth1"]].concat());
+    assert!(
+        named.contains("other_host"),
+        "the MAC address of eth0: {named}"
+    );
+    let unknown = refused(&star, &second);
+    let expected = "packet 2: its interface \"ppp0\" is not an attached port; use --port NAME";
+    assert!(unknown.contains(expected), "{unknown}");
 }
