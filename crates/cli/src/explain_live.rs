@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long = "in", value_name = "FILE", requires = "packet")]
     pub input: Option<PathBuf>,
     /// Number of the packet in FILE, from 1
-    #[arg(long, value_name = "N", requires = "input",
+    #[arg(long, value_name = "N", requires = "input", conflicts_with_all = ["source", "frame"],
         value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: Option<u64>,
     /// Print JSON
@@ -346,6 +346,7 @@ mod tests {
             ("--in a.pcap", "--packet"),
             ("--packet 3", "--in"),
             ("--in a.pcap --packet 0", "1.."),
+            ("--frame 00 --packet 3", "cannot be used with"),
         ] {
             let error = parsed(line).expect_err(line);
             assert!(error.contains(expected), "{line}: {error}");
