@@ -38,6 +38,7 @@ pub mod route_get;
 pub mod run;
 pub mod secret;
 pub mod show;
+mod show_watch;
 pub mod stop;
 pub mod style;
 mod systemd;

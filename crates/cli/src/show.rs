@@ -9,7 +9,7 @@ use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::daemon::left;
 use sidestep_control::report;
 
-use crate::{Outcome, tables};
+use crate::{Outcome, show_watch, tables};
 
 /// Subject of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -32,16 +32,25 @@ pub enum What {
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sidestep show counters
+  sidestep show drops --watch=5")]
 pub struct Args {
     /// Subject
     pub what: What,
-    /// Print JSON
+    /// Print JSON; with --watch, one line per interval
     #[arg(short, long)]
     pub json: bool,
+    /// Repetition.
+    #[command(flatten)]
+    pub repeat: show_watch::Repeat,
 }
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    if let Some(delay) = args.repeat.watch {
+        return show_watch::run(args.what, delay, &args.repeat, args.json, out);
+    }
     match args.what {
         What::Ports => show(
             Request::ShowPorts,

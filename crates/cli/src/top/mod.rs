@@ -18,8 +18,9 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use self::grid::{Grid, Sort, grids, human};
-use self::rates::{Rates, Snapshot};
+pub(crate) use self::grid::human;
+use self::grid::{Grid, Sort, grids};
+pub(crate) use self::rates::{Rates, Snapshot};
 use self::screen::Screen;
 use crate::style::{Style, is_dumb};
 use crate::watch::seconds;

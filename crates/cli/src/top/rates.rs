@@ -37,6 +37,24 @@ impl Snapshot {
             routes_read: Instant::now(),
         })
     }
+
+    /// Returns the counters of the interfaces, in the order of [`Rates::ports`].
+    pub fn ports(&self) -> &[PortCounters] {
+        &self.metrics.port_counters
+    }
+
+    /// Returns the counters of the routes, in the order of [`Rates::routes`].
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// Returns the reasons that have occurred, in the order of [`Rates::reasons`].
+    pub fn reasons(&self) -> impl Iterator<Item = &Reason> {
+        self.metrics
+            .reasons
+            .iter()
+            .filter(|reason| reason.packets > 0)
+    }
 }
 
 /// Rates of an interval. Packets and bits are per second.

@@ -1,13 +1,18 @@
-//! `sidestep top` in batch mode: rates under traffic.
+//! `sidestep top` in batch mode and `show --watch`: rates under traffic.
 
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::frames::{ethernet, udp};
-use crate::support::{ROUTER, Star, begin, constant, output, printed, text_of};
+use crate::support::{
+    ROUTER, Star, begin, constant, eventually, output, printed, sidestep, text_of, wait,
+};
 
 /// Frames of each kind per second.
 const RATE: u32 = 2000;
@@ -126,4 +131,85 @@ fn batch_mode_prints_the_rates_of_the_traffic() {
         idle.contains("\neth0  ") && !idle.contains("route"),
         "{idle}"
     );
+}
+
+#[test]
+fn a_watched_report_has_totals_and_rates() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livewatch");
+    star.ip().all(constant::ROUTES);
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let frames = frames(&star);
+    let done = AtomicBool::new(false);
+    let watched = thread::scope(|scope| {
+        scope.spawn(|| send(&star, &frames, &done));
+        let show = |what: &str, format: &[&str]| {
+            let args = ["show", what, "--watch=0.5", "--count", "2"];
+            output(star.router(), &[&args[..], format].concat())
+        };
+        let watched = [
+            show("counters", &["-j"]),
+            show("drops", &["-j"]),
+            show("counters", &[]),
+        ];
+        done.store(true, Ordering::Release);
+        watched
+    });
+    let [counters, drops, text] = watched.map(|output| {
+        assert!(output.status.success(), "{}", text_of(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    });
+    let json = |text: &str| -> Vec<Value> {
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    let lines = json(&counters);
+    assert_eq!(lines.len(), 2);
+    let [first, second] = [0, 1].map(|line| named(&lines[line]["ports"], "name", "eth0"));
+    let received = |port: &Value| port["received_packets"].as_u64().expect("a counter");
+    let rate = second["received_pps"].as_f64().expect("a rate");
+    let counted = (received(second) - received(first)) as f64;
+    let seconds = lines[1]["seconds"].as_f64().expect("a length");
+    // Rates and seconds are rounded to thousandths.
+    assert!(
+        (rate * seconds - counted).abs() < rate / 1000.0 + 1.0,
+        "{rate} /s, {counted} in {seconds} s"
+    );
+    let route = named(&lines[1]["routes"], "route", "fc0c::/16 ");
+    assert!(
+        route["packets"].as_u64() > Some(0) && route["pps"].as_f64() > Some(0.0),
+        "{route}"
+    );
+    let drops = json(&drops);
+    let drop = named(&drops[1]["reasons"], "name", "ipv6_header");
+    assert!(
+        drop["packets"].as_u64() > Some(0) && drop["pps"].as_f64() > Some(0.0),
+        "{drop}"
+    );
+    assert_eq!(text.matches("\nport  ").count(), 2, "{text}");
+
+    // Ctrl-C ends it with status 0.
+    let mut command = sidestep(star.router(), &["show", "drops", "--watch=60"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let pid = Pid::from_raw(child.id() as i32);
+    eventually("it handles the signal", || {
+        handles(pid, Signal::SIGINT).then_some(())
+    });
+    kill(pid, Signal::SIGINT).expect("it runs");
+    let status = wait(&mut child).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    let refused = output(star.router(), &["show", "ports", "--watch"]);
+    assert!(text_of(&refused).contains("expected `show counters` or `show drops`"));
+}
+
+/// Whether a process has a handler for a signal, from `SigCgt` of proc(5).
+fn handles(pid: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
 }
