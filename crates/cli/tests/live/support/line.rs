@@ -1,5 +1,6 @@
 //! A client, two routers with a SID each, and a server that checks every packet of the client.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -130,7 +131,7 @@ impl Line {
             let arrived = looking.join().expect("frames are read");
             (
                 ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                arrived,
+                of_sockets(arrived),
             )
         })
     }
@@ -156,6 +157,26 @@ pub struct Arrived {
     pub header: Option<(u8, String, bool)>,
     /// UDP payload; empty for TCP.
     pub payload: Vec<u8>,
+    source_port: u16,
+    /// TCP flags; 0 for UDP.
+    flags: u8,
+}
+
+/// Removes packets that the kernel sends after the end of a socket: RST, and ACKs in TIME-WAIT.
+/// They have no header, since they do not have the options of the socket.
+fn of_sockets(arrived: Vec<Arrived>) -> Vec<Arrived> {
+    const FIN: u8 = 1;
+    const RST: u8 = 4;
+    let mut ended = BTreeSet::new();
+    let is_kept = |packet: &Arrived| {
+        let flow = (packet.source_port, packet.port);
+        let is_late = packet.flags & RST != 0 || ended.contains(&flow);
+        if packet.flags & (FIN | RST) != 0 {
+            ended.insert(flow);
+        }
+        packet.header.is_some() || !is_late
+    };
+    arrived.into_iter().filter(is_kept).collect()
 }
 
 /// Parses TCP and UDP packets from the client's network, without code of the product.
@@ -188,7 +209,11 @@ fn read(frame: &[u8]) -> Option<Arrived> {
         header = Some((left, segments.join(","), length > 8 + 16 * (last + 1)));
         (protocol, at) = (packet[40], 40 + length);
     }
-    let port = u16::from_be_bytes(packet.get(at + 2..at + 4)?.try_into().ok()?);
+    let port = |at: usize| -> Option<u16> {
+        let octets: [u8; 2] = packet.get(at..at + 2)?.try_into().ok()?;
+        Some(u16::from_be_bytes(octets))
+    };
+    let flags = packet.get(at + 13).filter(|_| protocol == TCP);
     let payload = if protocol == UDP {
         packet[at + 8..].to_vec()
     } else {
@@ -196,10 +221,12 @@ fn read(frame: &[u8]) -> Option<Arrived> {
     };
     (protocol == TCP || protocol == UDP).then_some(Arrived {
         protocol,
-        port,
+        port: port(at + 2)?,
         to: address(24)?,
         header,
         payload,
+        source_port: port(at)?,
+        flags: flags.copied().unwrap_or_default(),
     })
 }
 
