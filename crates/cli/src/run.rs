@@ -154,6 +154,13 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.ipv4_too_big = args.ipv4_too_big.or(config.ipv4_too_big);
     config.redirect_peer = args.redirect_peer.or(config.redirect_peer);
     config.fragment_rate = args.fragment_rate.or(config.fragment_rate);
+    // A reload compares keys that only a start applies with the running values.
+    if args.group.is_some() {
+        config.group = None;
+    }
+    if args.pin_root.is_some() {
+        config.pin_root = None;
+    }
     if args.mode.is_some() {
         config.mode = None;
     }

@@ -36,7 +36,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -59,11 +59,13 @@ mod owner;
 mod policies;
 mod ports;
 mod services;
+mod start;
 pub mod yaml;
 
 pub use keys::SecretSource;
 pub use policies::{check_binding, check_policies, check_policy, claims};
 pub use ports::{INTERFACE_NAME, Ports, is_interface_name};
+pub use start::Running;
 
 /// A node file. It can also be a part of another YAML document that `serde_saphyr` reads.
 ///
@@ -114,26 +116,15 @@ pub struct File {
     /// `sidestep run --metrics`.
     pub metrics: Option<SocketAddr>,
     /// `sidestep run --group`, a name or a number. It does not change while the daemon runs.
-    group: Option<Spanned<String>>,
+    pub group: Option<Spanned<String>>,
     /// `sidestep run --pin-root`. It does not change while the daemon runs.
-    pin_root: Option<Spanned<PathBuf>>,
+    pub pin_root: Option<Spanned<PathBuf>>,
     /// `sidestep run --mode`. It does not change while the daemon runs.
     pub mode: Option<Spanned<Mode>>,
     /// `sidestep run --limit`. They do not change while the daemon runs.
     pub limits: BTreeMap<String, Spanned<u32>>,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
-}
-
-/// Values of a running daemon that only a start applies.
-#[derive(Clone, Copy, Debug)]
-pub struct Running<'a> {
-    /// Hook of the ports.
-    pub mode: Mode,
-    /// Group id of the control socket.
-    pub group: Option<u32>,
-    /// Directory of the pins.
-    pub pin_root: &'a Path,
 }
 
 /// The overlay that a file adds to an existing node. All of it is Sidestep-only: routes with
@@ -201,91 +192,6 @@ impl File {
     /// Whether the file has the key `ports`.
     pub fn has_ports(&self) -> bool {
         self.ports.is_some()
-    }
-
-    /// Returns the target of the ports.
-    pub fn mode(&self) -> Option<Mode> {
-        self.mode.as_ref().map(|mode| mode.value)
-    }
-
-    /// Calls `set` with each table and its size.
-    ///
-    /// # Errors
-    /// The first error of `set`, with its line and column.
-    pub fn limits(
-        &self,
-        mut set: impl FnMut(&str, u32) -> Result<(), String>,
-    ) -> Result<(), ConfigError> {
-        self.limits.iter().try_for_each(|(table, size)| {
-            set(table, size.value)
-                .map_err(|why| yaml::wrong(size, format!("limit {table}: {why}"), "", ""))
-        })
-    }
-
-    /// Checks that the keys that only a start applies have the running values.
-    ///
-    /// # Errors
-    /// The key that needs a restart, with its line and column.
-    pub fn check_restart(
-        &self,
-        running: Running<'_>,
-        gid: impl Fn(&str) -> Result<u32, String>,
-        mut size: impl FnMut(&str) -> Option<u32>,
-    ) -> Result<(), ConfigError> {
-        let restart = "a restart of the daemon to change it";
-        if let Some(it) = self.mode.as_ref().filter(|it| it.value != running.mode) {
-            let problem = format!("`mode` is {} while the daemon runs, not", running.mode);
-            return Err(yaml::wrong(it, problem, &it.value.to_string(), restart));
-        }
-        if let (Some(it), Some(id)) = (&self.group, self.group(gid)?)
-            && running.group != Some(id)
-        {
-            let now = running.group.map_or("none".into(), |id| id.to_string());
-            let problem = format!("`group` is {now} while the daemon runs, not");
-            return Err(yaml::wrong(it, problem, &it.value, restart));
-        }
-        if let Some(it) = self
-            .pin_root
-            .as_ref()
-            .filter(|it| it.value != running.pin_root)
-        {
-            let now = running.pin_root.display();
-            let problem = format!("`pin_root` is {now} while the daemon runs, not");
-            return Err(yaml::wrong(
-                it,
-                problem,
-                &it.value.display().to_string(),
-                restart,
-            ));
-        }
-        for (table, it) in &self.limits {
-            let now = size(table).unwrap_or_default();
-            if now != it.value {
-                let problem = format!("`limits`: {table} is {now} while the daemon runs, not");
-                return Err(yaml::wrong(it, problem, &it.value.to_string(), restart));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the id of the group of the control socket. `gid` returns that of a name.
-    ///
-    /// # Errors
-    /// The error of `gid`, at the key.
-    pub fn group(
-        &self,
-        gid: impl Fn(&str) -> Result<u32, String>,
-    ) -> Result<Option<u32>, ConfigError> {
-        let Some(name) = &self.group else {
-            return Ok(None);
-        };
-        let wrong = |why| yaml::wrong(name, format!("`group`: {why}:"), &name.value, "");
-        gid(&name.value).map(Some).map_err(wrong)
-    }
-
-    /// Returns the directory of the pins.
-    pub fn pin_root(&self) -> Option<&Path> {
-        self.pin_root.as_ref().map(|it| it.value.as_path())
     }
 
     /// Returns the names of the ports in the order of the file.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_datapath::kernel::PIN_ROOT;
 use sidestep_testkit::Napi;
 
 use crate::support::frames::{ethernet, udp};
@@ -233,11 +234,15 @@ fn options_and_ports_of_the_command_line_survive_a_reload() {
     };
     let star = Star::new("livereloadopt");
     let router = star.router();
-    let file = NodeFile::new("ports: [eth1]\n");
+    let file = NodeFile::new("ports: [eth1]\ngroup: root\npin_root: /sys/fs/bpf/other\n");
     let path = file.text();
     let daemon = star.run(&[
         "--mode",
         "tc",
+        "--group",
+        "nogroup",
+        "--pin-root",
+        PIN_ROOT,
         "--local-srh",
         "linux",
         "--config",
@@ -247,7 +252,7 @@ fn options_and_ports_of_the_command_line_survive_a_reload() {
     let before = shown(&star);
     assert_eq!(
         before,
-        "ports:\n- eth0\n- eth1\nlocal_srh: linux\nmode: tc\n"
+        "ports:\n- eth0\n- eth1\nlocal_srh: linux\ngroup: \"nogroup\"\nmode: tc\n"
     );
     printed(router, &["port", "add", "eth2"]);
     assert_eq!(
