@@ -1,7 +1,6 @@
 # Failures of FRR, of Sidestep and of the network while packets are on the way: first with Linux alone, then with
 # Sidestep. Needs lib.sh, line.sh and frr.sh.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of lib.sh and of the scripts
-patience=90 # seconds until FRR has its routes in the kernel again
 # Packets that may be lost where Linux alone loses none: 40 ms. Linux still encapsulates to a segment whose route is
 # deleted. Sidestep punts these packets until FRR has installed the route again, and Linux then drops them.
 tolerated=20
@@ -186,15 +185,6 @@ print(ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + bytes([b[0] ^ 2]) + b[1:3] 
 	vtysh p "$(printf '%s\n' configure 'segment-routing' srv6 static-sids \
 		"sid fcbb:bbbb:a2:fe01::/64 locator MAIN behavior uA interface $1 nexthop $link_local")"
 	wait_for p "fcbb:bbbb:a2:fe01::/64 .* dev $1 "
-}
-
-# wait_for ROUTER PATTERN: waits for a route in the kernel.
-wait_for() {
-	local began=$SECONDS
-	until on "$1" ip -6 route show | grep -q "$2"; do
-		((SECONDS - began < patience)) || fail "$1: FRR installs no route '$2'"
-		sleep 0.05
-	done
 }
 
 # Prints the number of packets that pe1 received from p.

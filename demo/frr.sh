@@ -6,6 +6,7 @@
 version=10.7
 declare -A suites=([10.7]=sid [10.3]=trixie)
 declare -A numbers=([pe1]=1 [p]=2 [pe2]=3)
+patience=90 # seconds until FRR has its routes in the kernel
 # Punts of control traffic: IS-IS and ARP, neighbor discovery, BGP to an address of the router, and the first packet
 # to a neighbor.
 control_reasons=' not_ip multicast link_local local neighbor other_host bad_source '
@@ -204,6 +205,15 @@ build() {
 		on "${port%:*}" ethtool -K "${port#*:}" rx off tx off tso off gso off gro on >/dev/null
 	done
 	serve a
+}
+
+# wait_for ROUTER PATTERN: waits for a route in the kernel.
+wait_for() {
+	local began=$SECONDS
+	until { on "$1" ip -6 route show && on "$1" ip route show; } | grep "$2" >/dev/null; do
+		((SECONDS - began < patience)) || fail "$1: FRR installs no route '$2'"
+		sleep 0.05
+	done
 }
 
 # Prints the commands that create sr0. FRR expects a dummy interface. Without that driver, a veth

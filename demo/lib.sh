@@ -8,6 +8,7 @@ prefix=ss-demo
 width=100
 keep=''
 scratch=/run/$prefix # in memory
+command='./dev demo'
 sidestep=''
 bench=''
 result=''
@@ -105,7 +106,7 @@ finish() {
 	if [[ -n $keep && $status -eq 0 ]]; then
 		heading "The network stays"
 		entry | quote
-		note "\`./dev demo --clean\` removes it, and so does the next \`./dev demo\`."
+		note "\`$command --clean\` removes it, and so does the next \`$command\`."
 	else
 		remove
 	fi

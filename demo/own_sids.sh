@@ -67,7 +67,9 @@ own_sids() {
 		vtysh "$node" "configure
 $(own_configuration "$node")" >"$scratch/output" || { quote <"$scratch/output" && fail "$node: FRR refuses its configuration"; }
 	done
-	until on pe1 ip -6 route show 2001:db8:b::/64 | grep -q fead && on pe2 ip route show | grep -q 'encap seg6'; do sleep 0.1; done
+	wait_for pe1 '^2001:db8:b::/64 .*fead'
+	wait_for pe1 '^10.0.2.0/24 .*encap seg6'
+	wait_for pe2 '^10.0.1.0/24 .*encap seg6'
 	ping_from a 10.0.2.2
 	ping_from a 2001:db8:b::2
 	for node in pe1:fe46 p:fead pe2:fe46; do used "${node%:*}" "${node#*:}"; done
