@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use sidestep_control::api::{self, Request};
 use sidestep_control::compile::Index;
 use sidestep_control::packet::{Datagram, HOP_LIMIT};
-use sidestep_control::report::{Port, Ports};
+use sidestep_control::report::Port;
 use sidestep_datapath::{Native, Verdict};
 use sidestep_model::node::{IfIndex, Mac, Node};
 
 use crate::explain::{Explanation, Names, text};
+use crate::port::{attached, attached_names, ports};
 use crate::style::Style;
 use crate::{Outcome, replay};
 
@@ -100,11 +101,12 @@ fn question(args: &Args) -> Result<(String, String), Box<dyn std::error::Error +
             hop_limit: args.hop_limit.unwrap_or(HOP_LIMIT),
         };
         // A wrong packet is an error without a daemon, too.
-        packet.frame(Mac::default().0)?;
+        let mut frame = packet.frame(Mac::default().0)?;
         let ports = ports()?;
         let port = attached(&ports, args.port.as_deref())?;
         let mac: Mac = port.mac.parse()?;
-        return Ok((port.name.clone(), hex::encode(packet.frame(mac.0)?)));
+        frame[..6].copy_from_slice(&mac.0);
+        return Ok((port.name.clone(), hex::encode(frame)));
     }
     let frame = match args.frame.as_deref().unwrap_or_default() {
         "-" => digits(&io::read_to_string(io::stdin())?)?,
@@ -115,34 +117,6 @@ fn question(args: &Args) -> Result<(String, String), Box<dyn std::error::Error +
         None => attached(&ports()?, None)?.name.clone(),
     };
     Ok((port, frame))
-}
-
-/// Returns the ports of the daemon, in the order of `run`.
-fn ports() -> Result<Ports, api::ApiError> {
-    api::ask(Request::ShowPorts)
-}
-
-/// Returns the attached port with this name, or the first one.
-fn attached<'a>(ports: &'a [Port], name: Option<&str>) -> Result<&'a Port, String> {
-    let mut attached = ports.iter().filter(|port| port.target != "none");
-    let found = attached.find(|port| name.is_none_or(|name| port.name == name));
-    found.ok_or_else(|| {
-        let names = attached_names(ports);
-        match name {
-            Some(name) => format!("port {name}: not attached; attached ports are {names}"),
-            None => "no port is attached; `sidestep port add DEV` adds one".into(),
-        }
-    })
-}
-
-fn attached_names(ports: &[Port]) -> String {
-    let attached = ports.iter().filter(|port| port.target != "none");
-    let names: Vec<_> = attached.map(|port| port.name.as_str()).collect();
-    if names.is_empty() {
-        "none".into()
-    } else {
-        names.join(", ")
-    }
 }
 
 /// Returns the port on which a packet was captured.

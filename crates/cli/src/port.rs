@@ -1,10 +1,11 @@
-//! `sidestep port`: adds ports to a running daemon, and removes them.
+//! `sidestep port`: adds ports to a running daemon, and removes them. Also the ports that other
+//! commands name.
 
 use std::io::Write;
 
 use clap::Subcommand;
-use sidestep_control::api::{self, Request};
-use sidestep_control::report::AddedPort;
+use sidestep_control::api::{self, ApiError, Request};
+use sidestep_control::report::{AddedPort, Port, Ports};
 
 use crate::Outcome;
 
@@ -45,4 +46,33 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Returns the ports of the daemon, in the order of `run`.
+pub(crate) fn ports() -> Result<Ports, ApiError> {
+    api::ask(Request::ShowPorts)
+}
+
+/// Returns the attached port with this name, or the first one.
+pub(crate) fn attached<'a>(ports: &'a [Port], name: Option<&str>) -> Result<&'a Port, String> {
+    let mut attached = ports.iter().filter(|port| port.target != "none");
+    let found = attached.find(|port| name.is_none_or(|name| port.name == name));
+    found.ok_or_else(|| {
+        let names = attached_names(ports);
+        match name {
+            Some(name) => format!("port {name}: not attached; attached ports are {names}"),
+            None => "no port is attached; `sidestep port add DEV` adds one".into(),
+        }
+    })
+}
+
+/// Returns the names of the attached ports.
+pub(crate) fn attached_names(ports: &[Port]) -> String {
+    let attached = ports.iter().filter(|port| port.target != "none");
+    let names: Vec<_> = attached.map(|port| port.name.as_str()).collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
 }

@@ -11,6 +11,7 @@ use sidestep_model::node::TableId;
 use sidestep_model::route::Family;
 
 use crate::explain::{kernel, table_name};
+use crate::port::{attached, ports};
 use crate::{Outcome, tables};
 
 /// Arguments of `route get`.
@@ -31,9 +32,9 @@ pub struct Args {
 }
 
 /// A parsed command line.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Question {
-    destination: Option<IpAddr>,
+    destination: IpAddr,
     from: Option<IpAddr>,
     iif: Option<String>,
 }
@@ -58,14 +59,15 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let question = parse(&args.args)?;
-    let Some(destination) = question.destination else {
-        return Err("missing address".into());
-    };
     let is_default = question.iif.is_none();
+    let port = match question.iif {
+        Some(name) => name,
+        None => attached(&ports()?, None)?.name.clone(),
+    };
     let selected: SelectedRoute = api::ask(Request::GetRoute {
-        destination,
+        destination: question.destination,
         from: question.from,
-        iif: question.iif,
+        port,
     })?;
     if selected.route.is_none() {
         return Err(no_route(&selected).into());
@@ -94,8 +96,9 @@ fn parse(args: &[String]) -> Result<Question, ConfigError> {
     };
     let destination = address(0, "invalid address")?;
     let mut question = Question {
-        destination: Some(destination),
-        ..Question::default()
+        destination,
+        from: None,
+        iif: None,
     };
     let mut at = 1;
     while at < args.len() {
@@ -232,7 +235,7 @@ mod tests {
     fn the_words_are_those_of_ip_route_get() {
         let all = parsed("fc00::1 iif eth1 from fc00::2");
         let expected = Question {
-            destination: "fc00::1".parse().ok(),
+            destination: "fc00::1".parse().expect("an address"),
             from: "fc00::2".parse().ok(),
             iif: Some("eth1".into()),
         };

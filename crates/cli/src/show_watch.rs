@@ -2,8 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::AtomicBool;
 
 use comfy_table::Table;
 use ratatui::crossterm::terminal;
@@ -13,12 +12,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::show::What;
 use crate::style::is_dumb;
-use crate::top::{Rates, Snapshot, human};
+use crate::top::{Rates, Snapshot, each_interval, human};
 use crate::watch::seconds;
 use crate::{Outcome, tables};
 
-/// Longest sleep: a signal does not end one.
-const PATIENCE: Duration = Duration::from_millis(100);
 /// ECMA-48: cursor to the upper left (CUP), erase to the end of the line (EL) or screen (ED).
 const HOME: &str = "\x1b[H";
 const ERASE_LINE: &str = "\x1b[K";
@@ -41,52 +38,27 @@ pub struct Repeat {
 /// Prints the totals and rates of every interval, `delay` seconds each.
 pub fn run(what: What, delay: f64, args: &Repeat, json: bool, out: &mut dyn Write) -> Outcome {
     let report = Report::new(what)?;
-    let mut before = Snapshot::read()?;
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     let repaints = !json && io::stdout().is_terminal() && !is_dumb();
-    let mut next = Instant::now();
-    let mut left = args.count;
-    while left != Some(0) {
-        next += Duration::from_secs_f64(delay);
-        if !sleep_until(next, &ended) {
-            break;
-        }
-        let after = Snapshot::read()?;
-        let rates = Rates::between(&before, &after);
+    each_interval(delay, args.count, &ended, |after, rates| {
         if json {
-            writeln!(out, "{}", report.json(&after, &rates))?;
+            writeln!(out, "{}", report.json(after, rates))?;
         } else if repaints {
             let rows = terminal::size().map_or(usize::MAX, |(_, rows)| rows.into());
-            write!(out, "{}", painted(&report.text(&after, &rates), rows))?;
+            write!(out, "{}", painted(&report.text(after, rates), rows))?;
         } else {
-            writeln!(out, "{}", report.text(&after, &rates))?;
+            writeln!(out, "{}", report.text(after, rates))?;
         }
         // The reader waits for this interval.
-        out.flush()?;
-        before = after;
-        left = left.map(|left| left - 1);
-    }
+        Ok(out.flush()?)
+    })?;
     if repaints {
         writeln!(out)?;
     }
     Ok(())
-}
-
-/// Sleeps. Returns false if a signal has ended the command.
-fn sleep_until(time: Instant, ended: &AtomicBool) -> bool {
-    loop {
-        if ended.load(Ordering::Relaxed) {
-            return false;
-        }
-        let wait = time.saturating_duration_since(Instant::now());
-        if wait.is_zero() {
-            return true;
-        }
-        std::thread::sleep(wait.min(PATIENCE));
-    }
 }
 
 /// Returns the text for a screen of this many rows, over the previous one.
@@ -142,13 +114,11 @@ impl Report {
     }
 
     fn text(self, after: &Snapshot, rates: &Rates) -> String {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(rates.timestamp);
-        let time = humantime::format_rfc3339_millis(time);
         let tables = match self {
             Self::Counters => vec![ports(after, rates), routes(after, rates)],
             Self::Drops => vec![reasons(after, rates)],
         };
-        let mut text = format!("{time}  {:.2} s\n", rates.seconds);
+        let mut text = rates.time() + "\n";
         if tables.iter().all(Table::is_empty) {
             text += "\nnone\n";
         }

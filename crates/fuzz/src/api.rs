@@ -65,7 +65,7 @@ impl Target for Api {
         let get = Request::GetRoute {
             destination: [192, 0, 2, 1].into(),
             from: None,
-            iif: Some("eth0".into()),
+            port: "eth0".into(),
         };
         add("route_get".into(), &get);
         let files = vectors();

@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use nix::errno::Errno;
@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::grid::human;
 use self::grid::{Grid, Sort, grids};
-pub(crate) use self::rates::{Rates, Snapshot};
+pub(crate) use self::rates::{Rates, Snapshot, each_interval};
 use self::screen::Screen;
 use crate::style::{Style, is_dumb};
 use crate::watch::seconds;
@@ -159,37 +159,29 @@ fn advance(screen: &mut Screen, before: &mut Option<Snapshot>) {
 
 /// Prints the rates of each interval.
 fn batch(args: &Args, out: &mut dyn Write) -> Outcome {
-    let delay = Duration::from_secs_f64(args.delay);
-    let mut before = Snapshot::read()?;
-    let mut next = Instant::now();
-    let mut left = args.count;
-    while left != Some(0) {
-        next += delay;
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let after = Snapshot::read()?;
-        let rates = Rates::between(&before, &after);
-        if args.json {
-            writeln!(out, "{}", serde_json::to_string(&rates)?)?;
-        } else {
-            block(&rates, args.sort, out)?;
-        }
-        // The reader waits for this interval.
-        out.flush()?;
-        before = after;
-        left = left.map(|left| left - 1);
-    }
-    Ok(())
+    each_interval(
+        args.delay,
+        args.count,
+        &AtomicBool::new(false),
+        |_, rates| {
+            if args.json {
+                writeln!(out, "{}", serde_json::to_string(rates)?)?;
+            } else {
+                block(rates, args.sort, out)?;
+            }
+            // The reader waits for this interval.
+            Ok(out.flush()?)
+        },
+    )
 }
 
 /// Prints the rates of an interval as text.
 fn block(rates: &Rates, sort: Sort, out: &mut dyn Write) -> std::io::Result<()> {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(rates.timestamp);
-    let time = humantime::format_rfc3339_millis(time);
     let total = rates.total();
     writeln!(
         out,
-        "{time}  {:.2} s  in {} pps, {} bit/s  out {} pps, {} bit/s",
-        rates.seconds,
+        "{}  in {} pps, {} bit/s  out {} pps, {} bit/s",
+        rates.time(),
         human(total.received_pps),
         human(total.received_bps),
         human(total.sent_pps),

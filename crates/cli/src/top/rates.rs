@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -9,6 +10,11 @@ use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::report::{
     Counters, Metrics, NextHop, PortCounters, Problem, Reason, Route, SegmentList,
 };
+
+use crate::Outcome;
+
+/// Longest sleep: a signal does not end one.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The counters at one time.
 pub struct Snapshot {
@@ -182,6 +188,13 @@ impl Rates {
         }
     }
 
+    /// Returns the end of the interval as text (RFC 3339), and its length.
+    pub fn time(&self) -> String {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.timestamp);
+        let end = humantime::format_rfc3339_millis(end);
+        format!("{end}  {:.2} s", self.seconds)
+    }
+
     /// Returns the sums of all ports.
     pub fn total(&self) -> PortRate {
         let mut total = PortRate::default();
@@ -195,6 +208,47 @@ impl Rates {
             total.sent_bps += port.sent_bps;
         }
         total
+    }
+}
+
+/// Calls `print` with the counters and the rates of every interval of `delay` seconds, `count` times
+/// or until `ended`.
+///
+/// # Errors
+/// The daemon does not reply, or the error of `print`.
+pub fn each_interval(
+    delay: f64,
+    count: Option<u64>,
+    ended: &AtomicBool,
+    mut print: impl FnMut(&Snapshot, &Rates) -> Outcome,
+) -> Outcome {
+    let mut before = Snapshot::read()?;
+    let mut next = Instant::now();
+    let mut left = count;
+    while left != Some(0) {
+        next += Duration::from_secs_f64(delay);
+        if !sleep_until(next, ended) {
+            break;
+        }
+        let after = Snapshot::read()?;
+        print(&after, &Rates::between(&before, &after))?;
+        before = after;
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}
+
+/// Sleeps. Returns false if a signal has ended the command.
+fn sleep_until(time: Instant, ended: &AtomicBool) -> bool {
+    loop {
+        if ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        let wait = time.saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            return true;
+        }
+        std::thread::sleep(wait.min(PATIENCE));
     }
 }
 

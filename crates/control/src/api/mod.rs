@@ -59,8 +59,8 @@ pub enum Request {
         destination: IpAddr,
         /// Source address; none: a dummy address.
         from: Option<IpAddr>,
-        /// Ingress port; none: the first attached one.
-        iif: Option<String>,
+        /// Ingress port.
+        port: String,
     },
     /// `sidestep NOUN VERB ARGS`: changes a Sidestep-only entry.
     Change {

@@ -48,6 +48,7 @@ pub use index::{
     ViewInfo,
 };
 pub(crate) use policy::shares;
+pub(crate) use tables::Prefix;
 pub use update::NeedsFullCompile;
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ impl Daemon {
             Request::GetRoute {
                 destination,
                 from,
-                iif,
-            } => json(self.selected_route(*destination, *from, iif.as_deref())?),
+                port,
+            } => json(self.selected_route(*destination, *from, port)?),
             Request::Change { noun, verb, args } => {
                 self.change_own(|own, node| own::change(own, node, *noun, *verb, args))
             }

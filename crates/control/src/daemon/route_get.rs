@@ -4,13 +4,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sidestep_datapath::abi::{PUNT_reverse_path, PUNT_seg6_disabled};
-use sidestep_datapath::event::AddressBytes;
 use sidestep_datapath::{RouteId, Trace, TraceEvent, Verdict};
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::RouteKey;
 
-use super::{Daemon, Port};
-use crate::compile::Index;
+use super::Daemon;
+use crate::compile::{Index, Prefix};
 use crate::packet::{Datagram, HOP_LIMIT};
 use crate::report;
 
@@ -20,18 +19,14 @@ const DUMMY6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
 const DUMMY4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 impl Daemon {
-    /// Returns the route for packets to `destination` that enter the port `iif`, by default the
-    /// first attached one.
+    /// Returns the route for packets to `destination` that enter a port.
     pub(super) fn selected_route(
         &self,
         destination: IpAddr,
         from: Option<IpAddr>,
-        iif: Option<&str>,
+        name: &str,
     ) -> Result<report::SelectedRoute, String> {
-        let (name, port) = match iif {
-            Some(name) => (name, self.attached_port(name)?),
-            None => self.first_port()?,
-        };
+        let port = self.attached_port(name)?;
         let node = self.node();
         let link = node.links.get(&port.ifindex);
         let link = link.ok_or_else(|| format!("port {name}: its interface is gone"))?;
@@ -87,13 +82,6 @@ impl Daemon {
         })
     }
 
-    /// Returns the first attached port, in the order of `run`.
-    fn first_port(&self) -> Result<(&str, &Port), String> {
-        let mut ports = self.options.ports.iter();
-        let first = ports.find_map(|name| Some((name.as_str(), self.attached.get(name)?)));
-        first.ok_or_else(|| "no port is attached; `sidestep port add DEV` adds one".into())
-    }
-
     /// Returns the report on one route.
     fn one_route(&self, key: &RouteKey) -> Result<report::Route, String> {
         let counts = self.counts_of_routes(std::iter::once(key))?;
@@ -118,7 +106,7 @@ impl Selection {
     /// Reads the first lookup of `destination` in a trace, through all its views.
     fn new(index: &Index, trace: &[Trace], destination: IpAddr) -> Self {
         use TraceEvent as Event;
-        let wanted = bytes(destination);
+        let wanted = Prefix::host(destination).address;
         let mut found = Self::default();
         let events = trace.iter().filter_map(TraceEvent::decode);
         let is_first = |event: &Event| matches!(event, Event::Lookup { key, .. } if *key == wanted);
@@ -164,18 +152,6 @@ impl Selection {
         let is_disabled =
             matches!(verdict, Verdict::Punt(reason) if reason.number == PUNT_seg6_disabled);
         self.is_sid && !is_disabled
-    }
-}
-
-/// Returns the address as events have it: IPv4 in the first four bytes.
-fn bytes(address: IpAddr) -> AddressBytes {
-    match address {
-        IpAddr::V6(address) => address.octets(),
-        IpAddr::V4(address) => {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&address.octets());
-            bytes
-        }
     }
 }
 
