@@ -256,6 +256,7 @@ serve() {
 	for node; do
 		(cd "$scratch" && exec nsenter --net="/run/netns/$prefix-$node" \
 			python3 -m http.server --bind :: 80) >/dev/null 2>&1 9>&- &
+		disown # its end is not reported
 		until on "$node" ss -Hltn 'sport = :80' | grep -q .; do sleep 0.05; done
 	done
 }
