@@ -22,8 +22,8 @@ pub struct SelectedRoute {
     pub route: Option<Route>,
     /// Next hop that the flow of a UDP packet selects, if the route has several.
     pub next_hop: Option<NextHop>,
-    /// Verdict for a UDP packet: `forward`, `punt` or `drop`; none if Sidestep processes the
-    /// address as a SID, where the headers decide.
+    /// Verdict for a UDP packet: `forward`, `punt` or `drop`. None if Sidestep processes the
+    /// address as a SID, where the headers decide, or if the reverse path filter needs a source.
     pub verdict: Option<String>,
     /// Egress of a forwarded packet.
     pub egress: Option<String>,
