@@ -185,12 +185,7 @@ impl Daemon {
             table: key.table.0,
             nhid: of_route.nhid,
             next_hops: report::NextHop::all(of_route, node),
-            owner: if of_route.owner == Owner::Kernel {
-                "kernel"
-            } else {
-                "sidestep"
-            }
-            .into(),
+            owner: of_route.owner.name().into(),
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,
