@@ -11,6 +11,8 @@ use crate::wire::{Body, frame};
 /// Everything that zebra of FRR 10.7 sent to a new listener: ECMP, segments, uN, uA, uDT6, blackhole,
 /// IPv4, connected and local routes.
 const ZEBRA: &[u8] = include_bytes!("../../tests/data/zebra-10.7.fpm");
+/// The same of FRR 10.3, without uA, until its end, when it withdraws all routes.
+const ZEBRA_10_3: &[u8] = include_bytes!("../../tests/data/zebra-10.3.fpm");
 
 const ZEBRAS: Encoder = Encoder { sender: 7 };
 const OTHERS: Encoder = Encoder { sender: 8 };
@@ -160,10 +162,29 @@ fn the_replay_of_zebra_has_every_route_but_the_kernels() {
 }
 
 #[test]
-fn every_prefix_of_the_replay_is_incomplete_or_valid() {
-    for length in 0..ZEBRA.len() {
-        let (_, result) = node_of(&[], &ZEBRA[..length]);
-        assert_eq!(result, Ok(()), "{length} bytes");
+fn the_replay_of_frr_10_3_has_the_same_routes_but_ua() {
+    let (node, result) = node_of(&[], ZEBRA);
+    assert_eq!(result, Ok(()));
+    let (older, result) = node_of(&[], &ZEBRA_10_3[..2540]);
+    assert_eq!(result, Ok(()));
+    let (last, result) = node_of(&[], ZEBRA_10_3);
+    assert_eq!((last.routes.len(), result), (0, Ok(())));
+    let missing: Vec<_> = node
+        .routes
+        .keys()
+        .filter(|key| !older.routes.contains_key(key))
+        .collect();
+    assert_eq!(missing, [&key("fcbb:bbbb:1:fe01::/64")]);
+    assert_eq!(older.routes.len(), node.routes.len() - 1);
+}
+
+#[test]
+fn every_prefix_of_a_replay_is_incomplete_or_valid() {
+    for replay in [ZEBRA, ZEBRA_10_3] {
+        for length in 0..replay.len() {
+            let (_, result) = node_of(&[], &replay[..length]);
+            assert_eq!(result, Ok(()), "{length} bytes");
+        }
     }
 }
 
