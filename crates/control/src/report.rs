@@ -2,6 +2,7 @@
 //! JSON.
 
 mod event;
+mod fpm;
 mod metrics;
 mod policy_batch;
 
@@ -17,6 +18,7 @@ use sidestep_model::node::IfIndex;
 use sidestep_model::route::{self, Encap};
 
 pub use self::event::{Change, Event};
+pub use self::fpm::Fpm;
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
 pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 
@@ -49,6 +51,8 @@ pub struct Status {
     pub requires_seg6_enabled: bool,
     /// Address of the HTTP endpoint for metrics.
     pub metrics: Option<String>,
+    /// State of FPM; none if it is off.
+    pub fpm: Option<Fpm>,
     /// Result of all checks, errors first.
     pub problems: Problems,
 }
@@ -289,7 +293,7 @@ pub struct Route {
     pub nhid: Option<u32>,
     /// Next hops.
     pub next_hops: Vec<NextHop>,
-    /// `kernel` or `sidestep`.
+    /// `kernel`, `sidestep`, or `fpm`.
     pub owner: String,
     /// Packets that the packet path processed with it.
     pub packets: u64,

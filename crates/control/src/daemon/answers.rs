@@ -27,6 +27,7 @@ impl Daemon {
             Request::ShowLimits => json(self.limits_report()),
             Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowFragments => json(self.fragments_report()),
+            Request::ShowFpm => json(self.fpm_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
             Request::Change { noun, verb, args } => {
                 self.change_own(|own, node| own::change(own, node, *noun, *verb, args))

@@ -50,6 +50,7 @@ impl Daemon {
             encap_lookup_main: self.own.settings.encap_lookup_main,
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             metrics: self.own.metrics.map(|it| format!("http://{it}/metrics")),
+            fpm: self.fpm_report(),
             problems: self.problems().iter().cloned().collect(),
         }
     }
