@@ -238,7 +238,7 @@ impl End {
 }
 
 impl Daemon {
-    /// Accepts zebra, applies what it has sent, and sweeps stale routes.
+    /// Accepts zebra, applies its frames, and sweeps stale routes.
     pub(super) fn serve_fpm(&mut self, program: &mut dyn Program) {
         let hold = self.fpm_hold();
         let Some(fpm) = &mut self.fpm else {

@@ -69,7 +69,7 @@ fn message(frame: &[u8], at: usize) -> Checked<(Message<'_>, usize)> {
     Ok((message, length))
 }
 
-/// Returns what a message changes, or `None` if it is about something that Sidestep does not mirror.
+/// Returns the change that a message causes; none for MPLS and MAC addresses.
 fn update(message: &Message<'_>, at: usize) -> Checked<Option<Update>> {
     let body = at + NLMSGHDR;
     match message.kind {
