@@ -30,6 +30,7 @@ seg6_flowlabel: -1
 multipath_hash_seed: 4294967295
 {local_srh: linux, ipv4_too_big: icmp, mode: generic}
 metrics: "[::1]:10143"
+{fpm: "127.0.0.1:2620", fpm_hold: 60}
 limits: {prefixes: 16777216, route-counters: 2}
 {fragment_rate: 0, fragment_burst: 1, icmp_rate: 2, icmp_burst: 3, oam_rate: 4}
 {require_seg6_enabled: true, encap_lookup_main: false}
@@ -70,6 +71,8 @@ local_srh: maybe
 require_seg6_enabled: 3
 ipv4_too_big: drop
 metrics: "10143"
+fpm: "2620"
+fpm_hold: -1
 mode: fast
 limits: {prefixes: 1}
 limits: {prefixes: 16777217}

@@ -37,6 +37,8 @@ pub enum Kind {
     CandidatePath,
     /// The service of an SR proxy is up or down
     Service,
+    /// The zebra of an FPM session connects or disconnects
+    Fpm,
     /// A problem of `sidestep doctor` begins or is resolved
     Problem,
 }

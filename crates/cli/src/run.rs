@@ -35,6 +35,8 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(20);
 /// Default address of the HTTP endpoint for metrics.
 const METRICS: &str = "127.0.0.1:10143";
+/// Default address of the FPM listener, which is that of zebra.
+const FPM: &str = "127.0.0.1:2620";
 /// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
 
@@ -96,6 +98,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = METRICS, value_parser = metrics_address)]
     pub metrics: Option<SocketAddr>,
+    /// Take routes of FRR by FPM, from zebra's module `dplane_fpm_nl` [default address: 127.0.0.1:2620]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = FPM, value_parser = fpm_address)]
+    pub fpm: Option<SocketAddr>,
+    /// Time that routes of FPM stay after zebra has disconnected, in seconds [default: 120]
+    #[arg(long, value_name = "SECONDS")]
+    pub fpm_hold: Option<u32>,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = api::gid)]
     pub group: Option<u32>,
@@ -146,6 +155,12 @@ fn metrics_address(word: &str) -> Result<SocketAddr, String> {
     word.parse().map_err(expected)
 }
 
+/// Parses the address of the FPM listener.
+fn fpm_address(word: &str) -> Result<SocketAddr, String> {
+    let expected = |_| format!("expected ADDRESS:PORT, such as {FPM} or [::1]:2620");
+    word.parse().map_err(expected)
+}
+
 /// Replaces keys of the node file by options.
 fn apply_options(args: &Args, config: &mut config::File) {
     config.local_srh = args.local_srh.or(config.local_srh);
@@ -170,6 +185,8 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.icmp_burst = args.icmp_burst.or(config.icmp_burst);
     config.fragment_burst = args.fragment_burst.or(config.fragment_burst);
     config.metrics = args.metrics.or(config.metrics);
+    config.fpm = args.fpm.or(config.fpm);
+    config.fpm_hold = args.fpm_hold.or(config.fpm_hold);
 }
 
 /// Reads the node file. Options and ports of the command line precede it.

@@ -28,6 +28,8 @@ pub enum What {
     Icmp,
     /// Packets that were sent in fragments, and those that were not
     Fragments,
+    /// The FPM session of zebra, and its routes
+    Fpm,
 }
 
 /// Arguments of `show`.
@@ -95,6 +97,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             args.json,
             out,
             |fragments: &report::Fragments| vec![tables::fragments(fragments)],
+        ),
+        What::Fpm => show(
+            Request::ShowFpm,
+            args.json,
+            out,
+            |fpm: &Option<report::Fpm>| fpm.iter().map(tables::fpm).collect(),
         ),
     }
 }
@@ -207,6 +215,9 @@ fn status_table(status: &report::Status) -> Table {
     if let Some(metrics) = &status.metrics {
         table.add_row(["metrics", metrics]);
     }
+    if let Some(fpm) = &status.fpm {
+        table.add_row(["fpm", &fpm_text(fpm)]);
+    }
     for problem in &status.problems {
         let sentence = format!("{}: {}", problem.code, problem.sentence);
         table.add_row([problem.severity.name(), &sentence]);
@@ -215,6 +226,14 @@ fn status_table(status: &report::Status) -> Table {
         }
     }
     table
+}
+
+fn fpm_text(fpm: &report::Fpm) -> String {
+    let zebra = match (&fpm.peer, fpm.connected_for) {
+        (Some(peer), Some(seconds)) => format!("zebra at {peer} for {seconds} s"),
+        _ => format!("no zebra at {}", fpm.address),
+    };
+    format!("{zebra}; {} routes, {} stale", fpm.routes, fpm.stale_routes)
 }
 
 fn port_table(ports: &[report::Port]) -> Table {

@@ -94,7 +94,12 @@ impl Report {
         match what {
             What::Counters => Ok(Self::Counters),
             What::Drops => Ok(Self::Drops),
-            What::Status | What::Ports | What::Limits | What::Icmp | What::Fragments => Err(
+            What::Status
+            | What::Ports
+            | What::Limits
+            | What::Icmp
+            | What::Fragments
+            | What::Fpm => Err(
                 "--watch: this report has no rates; expected `show counters` or `show drops`"
                     .into(),
             ),

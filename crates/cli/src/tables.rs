@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use sidestep_control::report::{
-    Fragments, HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service,
+    Fpm, Fragments, HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service,
 };
 
 /// Returns a table with these column heads and without borders. The columns in `right` are
@@ -102,6 +102,42 @@ pub fn fragments(report: &Fragments) -> Table {
     }
     add("packets not sent", "", report.failed.to_string());
     add("packets too late", "", report.expired.to_string());
+    table
+}
+
+/// Returns the state of FPM.
+pub fn fpm(fpm: &Fpm) -> Table {
+    let mut table = table(&["fpm", "value"], &[]);
+    let none = || "none".to_owned();
+    let seconds = |value: u64| format!("{value} s");
+    let rows = [
+        ("listens at", fpm.address.clone()),
+        ("zebra", fpm.peer.clone().unwrap_or_else(none)),
+        (
+            "connected for",
+            fpm.connected_for.map_or_else(none, seconds),
+        ),
+        ("routes", fpm.routes.to_string()),
+        ("stale routes", fpm.stale_routes.to_string()),
+        ("nexthop objects", fpm.nexthop_objects.to_string()),
+        (
+            "stale nexthop objects",
+            fpm.stale_nexthop_objects.to_string(),
+        ),
+        ("hold time", seconds(fpm.hold)),
+        ("sweep within", fpm.sweep_within.map_or_else(none, seconds)),
+        ("messages of this session", fpm.messages.to_string()),
+        ("messages without effect", fpm.ignored.to_string()),
+        ("sessions", fpm.sessions.to_string()),
+        ("refused connections", fpm.refused.to_string()),
+        (
+            "end of the last session",
+            fpm.last_end.clone().unwrap_or_else(none),
+        ),
+    ];
+    for (name, value) in rows {
+        table.add_row([name, &value]);
+    }
     table
 }
 

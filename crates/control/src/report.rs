@@ -2,6 +2,7 @@
 //! JSON.
 
 mod event;
+mod fpm;
 mod metrics;
 mod policy_batch;
 mod selected_route;
@@ -18,6 +19,7 @@ use sidestep_model::node::IfIndex;
 use sidestep_model::route::{self, Encap};
 
 pub use self::event::{Change, Event};
+pub use self::fpm::Fpm;
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
 pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 pub use self::selected_route::SelectedRoute;
@@ -51,6 +53,8 @@ pub struct Status {
     pub requires_seg6_enabled: bool,
     /// Address of the HTTP endpoint for metrics.
     pub metrics: Option<String>,
+    /// State of FPM; none if it is off.
+    pub fpm: Option<Fpm>,
     /// Result of all checks, errors first.
     pub problems: Problems,
 }
@@ -291,7 +295,7 @@ pub struct Route {
     pub nhid: Option<u32>,
     /// Next hops.
     pub next_hops: Vec<NextHop>,
-    /// `kernel` or `sidestep`.
+    /// `kernel`, `sidestep`, or `fpm`.
     pub owner: String,
     /// Packets that the packet path processed with it.
     pub packets: u64,

@@ -13,6 +13,7 @@ pub mod datapath;
 pub mod engine;
 #[cfg(feature = "cli")]
 pub mod exec;
+pub mod fpm;
 pub mod genl;
 pub mod netlink;
 pub mod node;

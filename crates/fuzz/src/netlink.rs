@@ -127,7 +127,7 @@ fn datagram(node: &Node) -> Vec<u8> {
     bytes
 }
 
-fn links(node: &Node) -> Vec<u8> {
+pub(crate) fn links(node: &Node) -> Vec<u8> {
     node.links.values().flat_map(link_message).collect()
 }
 

@@ -6,6 +6,8 @@
 //! again. Settings without any notification (`seg6_enabled`, `tunsrc`) are read by
 //! [`Mirror::poll_sysctls`], which the caller runs on a timer.
 //!
+//! FRR may send routes by FPM as well: [`Mirror::apply_fpm`].
+//!
 //! All sockets are opened in the network namespace of the thread that calls [`Mirror::open`], and
 //! stay in it.
 //!
@@ -24,6 +26,7 @@ mod address;
 mod dump;
 pub mod egress;
 mod error;
+pub mod fpm;
 mod genl;
 mod kernel;
 mod link;

@@ -4,10 +4,10 @@
 //! as well. With `net.ipv4.nexthop_compat_mode` 0 the kernel notifies of the object alone, and the
 //! message of a route has only the id of its object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKind};
+use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
 
 use crate::route::HopAttributes;
 use crate::route_table::family;
@@ -27,12 +27,52 @@ const NHA_GATEWAY: u16 = 6;
 const NHA_ENCAP_TYPE: u16 = 7;
 const NHA_ENCAP: u16 = 8;
 
+/// Where routes and nexthop objects come from. The IDs of one source mean nothing to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Source {
+    /// Netlink of the kernel.
+    Kernel,
+    /// FRR, by FPM.
+    Fpm,
+}
+
+/// Identity of a nexthop object: `NHA_ID` with its source.
+pub(crate) type ObjectId = (Source, u32);
+
+impl Source {
+    /// Returns the source of a route of the mirror.
+    pub fn of(route: &Route) -> Self {
+        match route.owner {
+            Owner::Fpm { .. } => Self::Fpm,
+            Owner::Kernel | Owner::Sidestep => Self::Kernel,
+        }
+    }
+}
+
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     /// `NHA_ID`.
     pub id: u32,
     content: Content,
+}
+
+impl Object {
+    /// Returns an object without content, to name a removed one.
+    pub fn named(id: u32) -> Self {
+        Self {
+            id,
+            content: Content::Blackhole,
+        }
+    }
+
+    /// Returns the next hop of an object that is one.
+    pub fn next_hop_mut(&mut self) -> Option<&mut NextHop> {
+        match &mut self.content {
+            Content::NextHop(hop) => Some(hop),
+            Content::Blackhole | Content::Group(_) => None,
+        }
+    }
 }
 
 /// Content of an object.
@@ -78,33 +118,57 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Object> {
 /// The objects that there are. The mirror may have an object that no longer exists, because the
 /// kernel does not notify of objects that it removes with a link.
 #[derive(Debug, Default)]
-pub(crate) struct Objects(BTreeMap<u32, Content>);
+pub(crate) struct Objects {
+    contents: BTreeMap<u32, Content>,
+    /// Groups that contain an object, by (member, group).
+    groups: BTreeSet<(u32, u32)>,
+}
 
 impl Objects {
     /// These, and no others.
     pub fn replace(&mut self, objects: Vec<Object>) {
-        self.0 = objects.into_iter().map(|it| (it.id, it.content)).collect();
+        *self = Self::default();
+        for object in objects {
+            self.set(object);
+        }
     }
 
     /// Adds or changes an object.
     pub fn set(&mut self, object: Object) {
-        self.0.insert(object.id, object.content);
+        self.delete(object.id);
+        self.groups.extend(members(&object));
+        self.contents.insert(object.id, object.content);
     }
 
     /// Removes an object.
     pub fn delete(&mut self, id: u32) {
-        self.0.remove(&id);
+        if let Some(content) = self.contents.remove(&id) {
+            for pair in members(&Object { id, content }) {
+                self.groups.remove(&pair);
+            }
+        }
+    }
+
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// Returns whether there is an object with this ID.
+    pub fn contains(&self, id: u32) -> bool {
+        self.contents.contains_key(&id)
+    }
+
+    /// Returns the IDs of all objects.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.contents.keys().copied()
     }
 
     /// Returns an object and the groups that contain it. A group cannot contain groups
     /// (`nh_check_attr_group`).
     pub fn with(&self, id: u32) -> impl Iterator<Item = u32> {
-        let is_member = move |content: &Content| match content {
-            Content::Group(members) => members.iter().any(|it| it.0 == id),
-            _ => false,
-        };
-        let groups = self.0.iter().filter(move |it| is_member(it.1));
-        groups.map(|it| *it.0).chain([id])
+        let groups = self.groups.range((id, 0)..=(id, u32::MAX));
+        groups.map(|it| it.1).chain([id])
     }
 
     /// Sets kind and next hops of a route from its object. If the object is unknown, packets of the
@@ -136,13 +200,13 @@ impl Objects {
     /// Returns the next hops of an object, or none if packets are dropped.
     fn next_hops(&self, id: u32) -> Option<Vec<NextHop>> {
         let alone = [(id, 1)];
-        let members = match self.0.get(&id) {
+        let members = match self.contents.get(&id) {
             Some(Content::Group(members)) => members.as_slice(),
             _ => &alone,
         };
         let mut hops = Vec::new();
         for (member, weight) in members {
-            match self.0.get(member) {
+            match self.contents.get(member) {
                 Some(Content::NextHop(hop)) => hops.push(NextHop {
                     weight: *weight,
                     ..hop.clone()
@@ -160,5 +224,13 @@ impl Objects {
             });
         }
         Some(hops)
+    }
+}
+
+/// Returns the pairs (member, group) of a group; none for another object.
+fn members(object: &Object) -> BTreeSet<(u32, u32)> {
+    match &object.content {
+        Content::Group(members) => members.iter().map(|it| (it.0, object.id)).collect(),
+        Content::Blackhole | Content::NextHop(_) => BTreeSet::new(),
     }
 }

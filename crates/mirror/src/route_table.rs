@@ -4,6 +4,8 @@
 //! hops have no gateway (they never form a multipath route), for example `fe80::/64` on every link.
 //! A packet takes the first live one. This route is in the [`Node`](sidestep_model::node::Node);
 //! the others are kept here until it is removed.
+//!
+//! A route of FPM precedes the kernel's routes with its key. There is at most one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,9 +13,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::{Family, NextHop, Route, RouteKey};
+use sidestep_model::route::{Family, NextHop, Owner, Route, RouteKey};
 
-use crate::object::Objects;
+use crate::object::{ObjectId, Source};
 
 /// include/uapi/linux/rtnetlink.h: learned from a router advertisement, by the kernel or by a
 /// daemon.
@@ -25,7 +27,7 @@ pub(crate) struct RouteTable {
     /// Keys with more than one route: all of them in the kernel's order.
     shared: BTreeMap<RouteKey, Vec<Route>>,
     /// The routes that refer to each nexthop object.
-    users: HashMap<u32, BTreeSet<RouteKey>>,
+    users: HashMap<ObjectId, BTreeSet<RouteKey>>,
 }
 
 /// Position of a new route among those with its key, from the flags of a notification.
@@ -79,7 +81,7 @@ impl RouteTable {
         changed: &mut BTreeSet<RouteKey>,
     ) -> Applied {
         let mut applied = Applied::Surely;
-        self.edit(node, route.key, changed, |routes| {
+        self.edit(Source::Kernel, node, route.key, changed, |routes| {
             match (family(&route.key), placement) {
                 (_, Placement::Only) => *routes = vec![route],
                 (Family::V4, _) => add_v4(routes, route, placement),
@@ -97,7 +99,7 @@ impl RouteTable {
         changed: &mut BTreeSet<RouteKey>,
     ) -> Applied {
         let mut applied = Applied::Surely;
-        self.edit(node, route.key, changed, |routes| {
+        self.edit(Source::Kernel, node, route.key, changed, |routes| {
             if let Some(place) = routes.iter().position(|known| same(known, route)) {
                 routes.remove(place);
             } else if !routes.is_empty() {
@@ -134,49 +136,87 @@ impl RouteTable {
                 dumped.next_if(|next| next.key == key)
             }));
             gone.remove(&key);
-            self.edit(node, key, changed, |routes| merge(routes, fresh, &covered));
+            self.edit(Source::Kernel, node, key, changed, |routes| {
+                merge(routes, fresh, &covered);
+            });
         }
         for key in gone {
-            self.edit(node, key, changed, |routes| {
+            self.edit(Source::Kernel, node, key, changed, |routes| {
                 merge(routes, Vec::new(), &covered);
             });
         }
     }
 
-    /// Returns whether any route satisfies `accepts`, including routes that are not the first with
-    /// their key.
+    /// Sets or removes the route of FPM with this key.
+    pub fn set_fpm(
+        &mut self,
+        node: &mut Node,
+        key: RouteKey,
+        route: Option<Route>,
+        changed: &mut BTreeSet<RouteKey>,
+    ) {
+        self.edit(Source::Fpm, node, key, changed, |routes| {
+            *routes = route.into_iter().collect();
+        });
+    }
+
+    /// Returns the route of FPM with this key.
+    pub fn fpm<'a>(&'a self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
+        let shared = self.shared.get(key).and_then(|routes| routes.first());
+        let first = shared.or_else(|| node.routes.get(key));
+        first.filter(|route| Source::of(route) == Source::Fpm)
+    }
+
+    /// Marks the next hops of FPM's route dead that `is_dead` selects, and no others.
+    pub fn mark_fpm(
+        &mut self,
+        node: &mut Node,
+        key: RouteKey,
+        is_dead: impl Fn(&NextHop) -> bool,
+        changed: &mut BTreeSet<RouteKey>,
+    ) {
+        self.edit(Source::Fpm, node, key, changed, |routes| {
+            for hop in routes.iter_mut().flat_map(|route| &mut route.next_hops) {
+                hop.dead = is_dead(hop);
+            }
+        });
+    }
+
+    /// Returns whether any route of the kernel satisfies `accepts`, including routes that are not
+    /// the first with their key.
     pub fn any(&self, node: &Node, accepts: impl Fn(&Route) -> bool) -> bool {
-        node.routes.values().any(&accepts) || self.shared.values().flatten().any(&accepts)
+        let accepts = |route: &Route| Source::of(route) == Source::Kernel && accepts(route);
+        node.routes.values().any(accepts) || self.shared.values().flatten().any(accepts)
     }
 
     /// Returns the number of routes that refer to this nexthop object.
-    pub fn count_users(&self, object: u32) -> usize {
+    pub fn count_users(&self, object: ObjectId) -> usize {
         self.users.get(&object).map_or(0, BTreeSet::len)
     }
 
     /// Returns whether any route refers to this nexthop object.
-    pub fn refer_to(&self, object: u32) -> bool {
+    pub fn refer_to(&self, object: ObjectId) -> bool {
         self.users.contains_key(&object)
     }
 
-    /// A nexthop object has changed: changes all routes that refer to it.
+    /// A nexthop object has changed: calls `resolve` for all routes that refer to it.
     pub fn resolve(
         &mut self,
         node: &mut Node,
-        object: u32,
-        objects: &Objects,
+        object: ObjectId,
+        resolve: impl Fn(&mut Route),
         changed: &mut BTreeSet<RouteKey>,
     ) {
         for key in self.users.get(&object).cloned().unwrap_or_default() {
-            self.edit(node, key, changed, |routes| {
-                let of_object = routes.iter_mut().filter(|it| it.nhid == Some(object));
-                of_object.for_each(|route| objects.resolve(route));
+            self.edit(object.0, node, key, changed, |routes| {
+                let of_object = routes.iter_mut().filter(|it| it.nhid == Some(object.1));
+                of_object.for_each(&resolve);
             });
         }
     }
 
     /// Notes which nexthop objects the routes with one key referred to, and refer to now.
-    fn note_users(&mut self, key: RouteKey, before: &[u32], now: &[u32]) {
+    fn note_users(&mut self, key: RouteKey, before: &[ObjectId], now: &[ObjectId]) {
         if before == now {
             return;
         }
@@ -193,9 +233,11 @@ impl RouteTable {
         }
     }
 
-    /// Changes the routes with one key, and records the key if packets then take another route.
+    /// Changes the routes of a source with one key, and records the key if packets then take
+    /// another route.
     fn edit(
         &mut self,
+        source: Source,
         node: &mut Node,
         key: RouteKey,
         changed: &mut BTreeSet<RouteKey>,
@@ -207,7 +249,18 @@ impl RouteTable {
             .remove(&key)
             .unwrap_or_else(|| before.iter().cloned().collect());
         let objects = objects_of(&routes);
-        edit(&mut routes);
+        let mut kernels =
+            routes.split_off(routes.partition_point(|it| Source::of(it) == Source::Fpm));
+        match source {
+            Source::Kernel => edit(&mut kernels),
+            Source::Fpm => edit(&mut routes),
+        }
+        for route in &mut routes {
+            route.owner = Owner::Fpm {
+                in_kernel: !kernels.is_empty(),
+            };
+        }
+        routes.append(&mut kernels);
         self.note_users(key, &objects, &objects_of(&routes));
         let alive = routes.iter().position(is_alive).unwrap_or(0);
         let after = if routes.len() > 1 {
@@ -226,8 +279,9 @@ impl RouteTable {
     }
 }
 
-fn objects_of(routes: &[Route]) -> Vec<u32> {
-    routes.iter().filter_map(|route| route.nhid).collect()
+fn objects_of(routes: &[Route]) -> Vec<ObjectId> {
+    let object = |route: &Route| Some((Source::of(route), route.nhid?));
+    routes.iter().filter_map(object).collect()
 }
 
 /// Updates the routes with one key from a dump that contains all routes that `covered` accepts.

@@ -10,12 +10,13 @@ use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
 use crate::address::{self, Address};
 use crate::error::MirrorError;
+use crate::fpm::{FpmState, is_dead};
 use crate::genl::DeviceEvent;
 use crate::kernel::{Kernel, Snapshot};
 use crate::link::{self, AllSettings, LinkState, Settings};
 use crate::neighbor;
 use crate::netconf::{self, Netconf, Scope};
-use crate::object::{self, Object, Objects};
+use crate::object::{self, Object, ObjectId, Objects, Source};
 use crate::route;
 use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
 use crate::rule;
@@ -32,9 +33,11 @@ pub(crate) struct State {
     pub stale: Stale,
     /// Usable neighbors that have not been confirmed for a while.
     pub stale_neighbors: BTreeSet<(IfIndex, IpAddr)>,
-    routes: RouteTable,
+    pub routes: RouteTable,
     objects: Objects,
-    links: BTreeMap<IfIndex, LinkState>,
+    /// Routes and nexthop objects of FPM.
+    pub fpm: FpmState,
+    pub links: BTreeMap<IfIndex, LinkState>,
     all: AllSettings,
     /// `ignore_routes_with_linkdown`, which determines the routes that the kernel marks dead.
     ignore_linkdown: BTreeMap<(Family, Scope), i32>,
@@ -45,10 +48,10 @@ pub(crate) struct State {
     addresses: BTreeSet<Address>,
     dump6: Dump6,
     /// Nexthop objects whose routes are not resolved again yet.
-    changed_objects: BTreeSet<u32>,
+    changed_objects: BTreeSet<ObjectId>,
     /// Next hops and links that many routes have lost, for [`crate::Mirror::process_with`].
     pub retired: Vec<Retired>,
-    changed_routes: BTreeSet<RouteKey>,
+    pub changed_routes: BTreeSet<RouteKey>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     changed_other: bool,
 }
@@ -125,7 +128,8 @@ impl State {
             }
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
                 if let Some(object) = object::decode(message) {
-                    self.object(object, message.kind == RTM_NEWNEXTHOP);
+                    let is_new = message.kind == RTM_NEWNEXTHOP;
+                    self.object(Source::Kernel, object, is_new);
                 }
             }
             _ => {}
@@ -241,6 +245,7 @@ impl State {
             |_| true,
             &mut self.changed_routes,
         );
+        self.mark_fpm_dead(None);
         self.changed_other |= before != self.without_routes();
         self.stale = Stale::default();
     }
@@ -335,39 +340,66 @@ impl State {
     /// Handles a nexthop object that was added, changed or removed. The kernel notifies of
     /// dependent routes only if they use the object directly, not through a group, and not with
     /// `nexthop_compat_mode` 0.
-    fn object(&mut self, object: Object, present: bool) {
-        let id = object.id;
-        let affected: Vec<u32> = self.objects.with(id).collect();
-        let users: usize = affected.iter().map(|it| self.routes.count_users(*it)).sum();
+    pub fn object(&mut self, source: Source, object: Object, present: bool) {
+        let affected: Vec<u32> = self.objects(source).with(object.id).collect();
+        let count = |id: &u32| self.routes.count_users((source, *id));
+        let users: usize = affected.iter().map(count).sum();
         let before = match users {
-            MANY.. => self.objects.hops(&affected),
+            MANY.. => self.objects(source).hops(&affected),
             _ => Vec::new(),
         };
-        self.change_object(object, present);
-        let after = self.objects.hops(&affected);
+        self.change_object(source, object, present);
+        let after = self.objects(source).hops(&affected);
         let way = |hop: &NextHop| (hop.dev, hop.via, hop.encap.clone());
         let leads_there = |hop: &NextHop| after.iter().any(|it| way(it) == way(hop));
         let gone = before.into_iter().filter(|hop| !leads_there(hop));
         self.retired.extend(gone.map(Retired::NextHop));
     }
 
-    fn change_object(&mut self, object: Object, present: bool) {
-        let id = object.id;
-        if !present {
-            // The routes go with it.
-            let users = self.objects.with(id).filter(|it| self.routes.refer_to(*it));
-            self.stale.objects.extend(users);
-            return self.objects.delete(id);
+    fn objects(&self, source: Source) -> &Objects {
+        match source {
+            Source::Kernel => &self.objects,
+            Source::Fpm => &self.fpm.objects,
         }
-        self.objects.set(object);
-        self.changed_objects.extend(self.objects.with(id));
+    }
+
+    fn change_object(&mut self, source: Source, object: Object, present: bool) {
+        let objects = match source {
+            Source::Kernel => &mut self.objects,
+            Source::Fpm => &mut self.fpm.objects,
+        };
+        let id = object.id;
+        let affected = objects.with(id).map(|it| (source, it));
+        if present {
+            self.changed_objects.extend(affected);
+            objects.set(object);
+        } else {
+            // The routes of a removed object of the kernel go with it.
+            let users = affected.filter(|it| self.routes.refer_to(*it));
+            match source {
+                Source::Kernel => self.stale.objects.extend(users.map(|it| it.1)),
+                // zebra withdraws the routes by messages of their own.
+                Source::Fpm => self.changed_objects.extend(users),
+            }
+            objects.delete(id);
+        }
     }
 
     /// Changes the routes of changed nexthop objects, once for all notifications of an object.
     pub fn resolve_objects(&mut self) {
         for id in std::mem::take(&mut self.changed_objects) {
+            let (objects, links) = match id.0 {
+                Source::Kernel => (&self.objects, None),
+                Source::Fpm => (&self.fpm.objects, Some(&self.links)),
+            };
+            let resolve = |route: &mut Route| {
+                objects.resolve(route);
+                for hop in &mut route.next_hops {
+                    hop.dead |= links.is_some_and(|links| is_dead(links, hop));
+                }
+            };
             let (node, changed) = (&mut self.node, &mut self.changed_routes);
-            self.routes.resolve(node, id, &self.objects, changed);
+            self.routes.resolve(node, id, resolve, changed);
         }
     }
 
@@ -379,7 +411,8 @@ impl State {
         let silent = |link: &LinkState| (link.flags, link.master, link.mtu);
         let before = self.links.get(&ifindex).map(silent);
         let was_up = self.links.get(&ifindex).is_some_and(LinkState::is_running);
-        if was_up && !state.is_running() {
+        let is_up = state.is_running();
+        if was_up && !is_up {
             self.retired.push(Retired::Link(ifindex));
         }
         if before != Some(silent(&state)) {
@@ -389,10 +422,14 @@ impl State {
         }
         self.links.insert(ifindex, state);
         self.rebuild(ifindex);
+        if was_up != is_up {
+            self.mark_fpm_dead(Some(ifindex));
+        }
     }
 
     fn link_gone(&mut self, ifindex: IfIndex) {
         self.links.remove(&ifindex);
+        self.mark_fpm_dead(Some(ifindex));
         self.peers.remove(&ifindex);
         self.changed_other |= self.node.links.remove(&ifindex).is_some();
         self.addresses.retain(|address| address.own.0 != ifindex);

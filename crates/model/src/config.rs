@@ -29,6 +29,8 @@
 //! icmp_rate: 1000
 //! icmp_burst: 50
 //! metrics: "127.0.0.1:10143"
+//! fpm: "127.0.0.1:2620"
+//! fpm_hold: 120
 //! mode: auto
 //! limits: {prefixes: 2000000}
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
@@ -115,6 +117,10 @@ pub struct File {
     pub icmp_burst: Option<u32>,
     /// `sidestep run --metrics`.
     pub metrics: Option<SocketAddr>,
+    /// `sidestep run --fpm`.
+    pub fpm: Option<SocketAddr>,
+    /// `sidestep run --fpm-hold`.
+    pub fpm_hold: Option<u32>,
     /// `sidestep run --group`, a name or a number. It does not change while the daemon runs.
     pub group: Option<Spanned<String>>,
     /// `sidestep run --pin-root`. It does not change while the daemon runs.
@@ -161,6 +167,10 @@ pub struct Overlay {
     pub icmp_burst: Option<u32>,
     /// Address of the HTTP endpoint for metrics, if the file sets it.
     pub metrics: Option<SocketAddr>,
+    /// Address of the FPM listener, if the file sets it.
+    pub fpm: Option<SocketAddr>,
+    /// Time that stale routes of FPM stay, in seconds, if the file sets it.
+    pub fpm_hold: Option<u32>,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// Candidate paths of controllers. A file has none.
@@ -294,6 +304,8 @@ impl File {
             icmp_rate: self.icmp_rate,
             icmp_burst: self.icmp_burst,
             metrics: self.metrics,
+            fpm: self.fpm,
+            fpm_hold: self.fpm_hold,
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()

@@ -68,6 +68,31 @@ pub enum Owner {
     Kernel,
     /// The route exists only in Sidestep (`sidestep route add`, node file).
     Sidestep,
+    /// The route came from FRR by FPM (`sidestep run --fpm`).
+    Fpm {
+        /// Whether the kernel has a route with the same key, so that a packet can be punted.
+        in_kernel: bool,
+    },
+}
+
+impl Owner {
+    /// Returns whether the kernel has the route, so that a packet can be punted.
+    pub const fn in_kernel(self) -> bool {
+        match self {
+            Self::Kernel => true,
+            Self::Sidestep => false,
+            Self::Fpm { in_kernel } => in_kernel,
+        }
+    }
+
+    /// Returns the name of the owner in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Sidestep => "sidestep",
+            Self::Fpm { .. } => "fpm",
+        }
+    }
 }
 
 /// Identity of a route. The kernel refuses a second `ip route add` with the same key.

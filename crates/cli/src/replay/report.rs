@@ -10,7 +10,6 @@ use sidestep_datapath::Native;
 use sidestep_datapath::abi::{REASONS, sidestep_route_counters};
 use sidestep_model::grammar::route;
 use sidestep_model::node::Node;
-use sidestep_model::route::Owner;
 
 use crate::explain::kernel;
 use crate::tables;
@@ -227,11 +226,7 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
             next_hops: NextHop::all(found, node),
             prefix: key.prefix.to_string(),
             table: key.table.0,
-            owner: match found.owner {
-                Owner::Kernel => "kernel",
-                Owner::Sidestep => "sidestep",
-            }
-            .into(),
+            owner: found.owner.name().into(),
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,

@@ -15,6 +15,7 @@ mod exec_traffic;
 mod extension_headers;
 mod flaps;
 mod follow;
+mod fpm;
 mod fragmentation;
 mod frr;
 mod full;

@@ -229,7 +229,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, local_srh, require_seg6_enabled, encap_lookup_main, ipv4_too_big, redirect_peer, fragment_rate, fragment_burst, icmp_rate, icmp_burst, metrics, group, pin_root, mode, limits, hmac",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, local_srh, require_seg6_enabled, encap_lookup_main, ipv4_too_big, redirect_peer, fragment_rate, fragment_burst, icmp_rate, icmp_burst, metrics, fpm, fpm_hold, group, pin_root, mode, limits, hmac",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",

@@ -46,6 +46,8 @@ pub enum Request {
     ShowIcmp,
     /// [`crate::report::Fragments`].
     ShowFragments,
+    /// [`crate::report::Fpm`], or null.
+    ShowFpm,
     /// [`crate::report::Metrics`].
     ShowMetrics,
     /// [`crate::report::Routes`] with SRv6 encapsulation or owned by Sidestep, or all routes.

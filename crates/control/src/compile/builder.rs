@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use sidestep_datapath::RouteId;
 use sidestep_model::node::TableId;
-use sidestep_model::route::{Family, Owner, Route, RouteKind};
+use sidestep_model::route::{Family, Route, RouteKind};
 
 use super::entries::{CompiledRoute, CompiledTables};
 use super::kept::KeptLists;
@@ -33,7 +33,7 @@ impl ViewBuilder<'_> {
         let node = self.routes.node;
         let is_sidestep_only = |entry: &Entry<Winner>| {
             let mut routes = entry.iter().map(|(_, winner)| &node.routes[&winner.key]);
-            routes.any(|route| route.owner == Owner::Sidestep)
+            routes.any(|route| !route.owner.in_kernel())
         };
         let (first, others): (Vec<_>, Vec<_>) = winners
             .iter()

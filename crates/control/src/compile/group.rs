@@ -9,7 +9,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_group, sidestep_route,
 };
 use sidestep_datapath::{AdjacencyId, GroupId, RouteId, ViewId};
-use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
+use sidestep_model::route::{NextHop, Route, RouteKind};
 
 use super::error::{Skip, unsupported};
 use super::keys::{GroupKey, Via};
@@ -69,7 +69,7 @@ impl RouteCompiler<'_> {
             if member.group.is_some() {
                 return unsupported("several next hops, one of which is itself a group");
             }
-            if route.owner == Owner::Sidestep {
+            if !route.owner.in_kernel() {
                 member.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
             }
             members.push((self.member(route, hop, member)?, hop.weight));

@@ -9,7 +9,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
 use sidestep_model::node::{LinkKind, Node};
-use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKind};
+use sidestep_model::route::{Encap, NextHop, Route, RouteKind};
 
 use super::allocator::TableFull;
 use super::error::{Skip, unsupported};
@@ -55,7 +55,7 @@ impl RouteCompiler<'_> {
             Err(Skip::Unsupported { reason, text }) => (punt(reason), Some(text)),
             Err(Skip::Full(full)) => return Err(full),
         };
-        if route.owner == Owner::Sidestep {
+        if !route.owner.in_kernel() {
             record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
         }
         // A route onto the only list of a policy uses the counter of the list.

@@ -27,6 +27,7 @@ impl Daemon {
             Request::ShowLimits => json(self.limits_report()),
             Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowFragments => json(self.fragments_report()),
+            Request::ShowFpm => json(self.fpm_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
             Request::GetRoute {
                 destination,

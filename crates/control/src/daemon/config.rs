@@ -199,6 +199,13 @@ impl Daemon {
                  start it again"
             ));
         }
+        own.fpm = own.fpm.or(self.own.fpm);
+        if let (Some(address), true) = (own.fpm, own.fpm != self.own.fpm) {
+            return Err(format!(
+                "fpm: the listener cannot change to {address} at run time; stop the daemon and \
+                 start it again"
+            ));
+        }
         Ok((own, names))
     }
 

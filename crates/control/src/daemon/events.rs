@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::fpm::Fpm;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request};
 
@@ -58,6 +59,7 @@ impl Daemon {
                 self.liveness.due(),
                 self.mirror.due(),
                 self.monitor.due(),
+                self.fpm_due(),
             ];
             self.wait(due.into_iter().flatten().min().unwrap_or(settings_due))?;
             if self
@@ -72,6 +74,7 @@ impl Daemon {
             self.send_copies();
             self.send_fragments();
             self.replies.flush(Instant::now());
+            self.serve_fpm(program);
             let (suspended, compiled, kernel) = (&mut self.suspended, &self.compiled, &self.kernel);
             let mut retire = |retired| suspended.add(&retired, compiled, kernel);
             let notified = self.mirror.process_with(&mut retire);
@@ -196,6 +199,8 @@ impl Daemon {
                 .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
+        let of_fpm = self.fpm.iter().flat_map(Fpm::fds);
+        fds.extend(of_fpm.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let of_icmp = [Some(self.kernel.reports_fd()), self.icmp.fd()];
         fds.extend(
             of_icmp

@@ -6,6 +6,7 @@
 mod answers;
 mod config;
 mod events;
+mod fpm;
 mod fragment;
 mod icmp;
 mod left;
@@ -55,6 +56,7 @@ use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
 pub use self::config::{Configuration, Phase, Program};
+pub(crate) use self::fpm::is_exposed;
 pub use self::left::{left, remove_left};
 pub(crate) use self::ports::choose;
 use self::suspended::Suspended;
@@ -63,6 +65,7 @@ use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, TracedPacket};
 use config::ConfigState;
+use fpm::Fpm;
 use fragment::Fragmenter;
 use icmp::Icmp;
 use liveness::Liveness;
@@ -128,6 +131,14 @@ pub enum DaemonError {
     /// The HTTP endpoint cannot be opened.
     #[error("metrics at {address}: {source}")]
     Metrics {
+        /// Address.
+        address: SocketAddr,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// The listener for FPM cannot be opened.
+    #[error("fpm at {address}: {source}")]
+    Fpm {
         /// Address.
         address: SocketAddr,
         /// Cause.
@@ -221,6 +232,7 @@ pub struct Daemon {
     replies: Replies,
     server: Server,
     metrics: Option<TcpListener>,
+    fpm: Option<Fpm>,
     /// Readable after a signal to exit.
     signalled: UnixStream,
     /// Set by SIGHUP.
@@ -280,6 +292,7 @@ impl Daemon {
         devices.extend(names.into_absent());
         devices.track(&mut own, mirror.node());
         let metrics = own.metrics.map(listen).transpose()?;
+        let fpm = own.fpm.map(listen_fpm).transpose()?;
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         let icmp_rate = config::icmp_rate(&own);
         kernel.limit_reports(icmp_rate);
@@ -331,6 +344,7 @@ impl Daemon {
             replies: Replies::default(),
             server,
             metrics,
+            fpm,
             signalled,
             hung_up,
             lock,
@@ -459,6 +473,10 @@ impl Daemon {
 
 fn listen(address: SocketAddr) -> Result<TcpListener, DaemonError> {
     TcpListener::bind(address).map_err(|source| DaemonError::Metrics { address, source })
+}
+
+fn listen_fpm(address: SocketAddr) -> Result<Fpm, DaemonError> {
+    Fpm::listen(address).map_err(|source| DaemonError::Fpm { address, source })
 }
 
 /// Raises the soft limit of descriptors to the hard limit. Each probed service takes one, and the

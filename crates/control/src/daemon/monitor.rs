@@ -57,6 +57,8 @@ struct State {
     paths: BTreeMap<PathKey, PathState>,
     /// By SID.
     services: BTreeMap<String, String>,
+    /// The connected zebra, and why the last session ended.
+    fpm: (Option<String>, Option<String>),
     problems: BTreeSet<Problem>,
 }
 
@@ -203,6 +205,10 @@ impl Daemon {
             policies: policies.collect(),
             paths: paths.collect(),
             services: services.collect(),
+            fpm: self
+                .fpm_report()
+                .map(|it| (it.peer, it.last_end))
+                .unwrap_or_default(),
             problems: self.problems().clone(),
         }
     }
@@ -229,6 +235,13 @@ fn changes(before: &State, now: &State) -> Vec<Change> {
     compare(&before.paths, &now.paths, |key, _, now| {
         all.push(path_change(*key, now));
     });
+    let (peer, next) = (&before.fpm.0, &now.fpm.0);
+    if peer != next {
+        let detail = now.fpm.1.clone().unwrap_or_default();
+        let gone = peer.iter();
+        all.extend(gone.map(|it| Change::new("fpm", "disconnected", it).with(&detail)));
+        all.extend(next.iter().map(|it| Change::new("fpm", "connected", it)));
+    }
     let problem = |event, problem: &Problem| Change {
         severity: Some(problem.severity),
         ..Change::new("problem", event, &problem.code).with(&problem.sentence)

@@ -30,7 +30,14 @@ impl OverlaidNode {
         devices: &Devices,
         down: BTreeSet<Service>,
     ) -> Self {
-        Self((*own != Overlay::default()).then(|| {
+        // These keys do not concern the node, which a copy would double.
+        let of_node = Overlay {
+            metrics: None,
+            fpm: None,
+            fpm_hold: None,
+            ..own.clone()
+        };
+        Self((of_node != Overlay::default()).then(|| {
             let mut node = Node {
                 services_down: down,
                 former_names: devices.0.clone(),

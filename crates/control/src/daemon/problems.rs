@@ -40,6 +40,7 @@ impl Daemon {
             icmp: self.icmp.problem().map(str::to_owned),
             fragments: self.fragmenter.problem().map(str::to_owned),
             liveness: self.liveness.problem(),
+            fpm: self.fpm_report(),
             full: full.collect(),
             limits: self.limits_report(),
             replaced: is_replaced(),

@@ -50,6 +50,7 @@ impl Daemon {
             encap_lookup_main: self.own.settings.encap_lookup_main,
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             metrics: self.own.metrics.map(|it| format!("http://{it}/metrics")),
+            fpm: self.fpm_report(),
             problems: self.problems().iter().cloned().collect(),
         }
     }
@@ -185,12 +186,7 @@ impl Daemon {
             table: key.table.0,
             nhid: of_route.nhid,
             next_hops: report::NextHop::all(of_route, node),
-            owner: if of_route.owner == Owner::Kernel {
-                "kernel"
-            } else {
-                "sidestep"
-            }
-            .into(),
+            owner: of_route.owner.name().into(),
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,

@@ -85,6 +85,8 @@ pub struct Daemon {
     pub fragments: Option<String>,
     /// Why services are not probed.
     pub liveness: Option<String>,
+    /// State of FPM, if it is on.
+    pub fpm: Option<report::Fpm>,
     /// Names of the full tables, each with a sentence.
     pub full: Vec<(String, String)>,
     /// Limits with their use.

@@ -6,6 +6,7 @@
 
 mod bypass;
 pub mod facts;
+mod fpm;
 pub mod offline;
 mod ports;
 mod routes;
@@ -79,13 +80,14 @@ struct Family {
     check: fn(&Facts<'_>) -> Vec<Problem>,
 }
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     sysctls::FAMILY,
     ports::FAMILY,
     bypass::FAMILY,
     routes::FAMILY,
     tables::FAMILY,
     system::FAMILY,
+    fpm::FAMILY,
 ];
 
 /// Returns all codes, family by family.

@@ -64,7 +64,7 @@ const LISTS: [&str; 7] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 20] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -79,6 +79,8 @@ const SETTINGS: [&str; 18] = [
     "icmp_rate",
     "icmp_burst",
     "metrics",
+    "fpm",
+    "fpm_hold",
     "group",
     "pin_root",
     "mode",
@@ -168,6 +170,8 @@ fn settings(own: &Overlay) -> impl Iterator<Item = (&'static str, String)> {
         text(own.icmp_rate),
         text(own.icmp_burst),
         text(own.metrics),
+        text(own.fpm),
+        text(own.fpm_hold),
     ];
     let keys = SETTINGS.into_iter().zip(values);
     keys.filter_map(|(key, value)| Some((key, value?)))
@@ -243,7 +247,8 @@ pub fn yaml(entries: &[Entry]) -> String {
         let is_first = key != last;
         last = key;
         if SETTINGS.contains(&key.as_str()) {
-            let value = if ["tunsrc", "metrics", "group", "pin_root"].contains(&key.as_str()) {
+            let value = if ["tunsrc", "metrics", "fpm", "group", "pin_root"].contains(&key.as_str())
+            {
                 quoted(value)
             } else {
                 value.clone()

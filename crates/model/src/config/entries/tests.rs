@@ -32,6 +32,8 @@ fragment_burst: 7
 icmp_rate: 3
 icmp_burst: 4
 metrics: "[::1]:9999"
+fpm: "[::1]:2620"
+fpm_hold: 30
 hmac: {7: {algorithm: sha256, secret: "hush"}}
 "#;
 
