@@ -28,6 +28,7 @@ use crate::foreground::Foreground;
 use crate::log::Log;
 use crate::metrics::http;
 use crate::node_file::NodeFileError;
+use crate::tables::count;
 use crate::{Outcome, VERSION, explain_live, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
@@ -289,6 +290,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     writeln!(out, "{}", began(&daemon))?;
     out.flush()?;
+    for left_out in daemon.taken_over().iter().flat_map(|it| &it.left_out) {
+        Log::open().line(Severity::Warning, &format!("not taken over: {left_out}"));
+    }
 
     let mut foreground = Foreground::new(Args {
         config: config_path,
@@ -339,6 +343,14 @@ fn began(daemon: &Daemon) -> String {
         Origin::Adopted => "; adopted the data plane of an instance that died",
         Origin::Replaced => "; replaced the data plane of another version",
     };
+    let taken_over = daemon.taken_over().map_or(0, |it| it.entries);
+    let taken_over = match taken_over {
+        0 => String::new(),
+        _ => format!(
+            "; took over {} by commands",
+            count(taken_over as u64, "change")
+        ),
+    };
     let not = if status.requires_seg6_enabled {
         ""
     } else {
@@ -350,7 +362,7 @@ fn began(daemon: &Daemon) -> String {
         ""
     };
     format!(
-        "forwarding on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; {ctrl_c}`sidestep stop` detaches",
+        "forwarding on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}{taken_over}; {ctrl_c}`sidestep stop` detaches",
         status.prefixes
     )
 }

@@ -53,5 +53,6 @@ mod rules;
 mod soak;
 mod support;
 mod systemd;
+mod takeover;
 mod top;
 mod trace;

@@ -190,7 +190,7 @@ impl fmt::Debug for ConfigText {
     }
 }
 
-/// A secret in a request, in hexadecimal. Only this type and [`ConfigText`] serialize secrets.
+/// A secret in a request or in the file of changes, in hexadecimal. Only this type and [`ConfigText`] serialize secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretText(pub Secret);
 

@@ -122,7 +122,7 @@ impl Daemon {
     ) -> Result<Value, String> {
         let mut own = self.own.clone();
         change(&mut own, self.node())?;
-        self.exchange(self.options.ports.clone(), own)?;
+        self.exchange_and_save(self.options.ports.clone(), own)?;
         Ok(Value::Null)
     }
 
@@ -158,8 +158,26 @@ impl Daemon {
         Ok(())
     }
 
+    /// [`Self::exchange`] that the next instance repeats after a crash.
+    fn exchange_and_save(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
+        self.exchange(ports, own)?;
+        self.save_changes();
+        Ok(())
+    }
+
+    /// Saves the changes by commands. An unconfirmed configuration is not one of them.
+    pub(super) fn save_changes(&mut self) {
+        let (ports, own, devices) = match &self.config.trial {
+            Some(trial) => (&trial.ports, &trial.own, &trial.devices),
+            None => (&self.options.ports, &self.own, &self.devices),
+        };
+        let names = KnownNames::new(self.mirror.node(), devices, ports);
+        let now = entries(ports, own, &names);
+        self.saved.write(now, &own.hmac_keys);
+    }
+
     /// Applies the rates that are not in the tables.
-    fn apply_rates(&mut self, before: &Overlay) {
+    pub(super) fn apply_rates(&mut self, before: &Overlay) {
         if self.own.oam_rate != before.oam_rate {
             self.limit_copies();
         }
@@ -224,7 +242,7 @@ impl Daemon {
     fn replace(&mut self, config: Configuration) -> Result<Difference, String> {
         let (difference, own, names) = self.compare(&config)?;
         self.devices.extend(names.into_absent());
-        self.exchange(config.ports, own)?;
+        self.exchange_and_save(config.ports, own)?;
         Ok(difference)
     }
 
@@ -291,25 +309,29 @@ impl Daemon {
     ) -> Result<Difference, String> {
         self.no_trial()?;
         let config = self.parse_config(text)?;
-        let before = (self.options.ports.clone(), self.own.clone());
-        let devices = self.devices.clone();
-        let difference = self.replace(config)?;
-        self.config.failed = None;
-        if !difference.is_empty() {
-            self.config.trial = confirm.map(|seconds| Trial {
-                until: Instant::now() + Duration::from_secs(seconds.into()),
-                ports: before.0,
-                own: before.1,
-                devices,
-            });
+        // Before the change, which is saved unless it has to be confirmed.
+        self.config.trial = confirm.map(|seconds| Trial {
+            until: Instant::now() + Duration::from_secs(seconds.into()),
+            ports: self.options.ports.clone(),
+            own: self.own.clone(),
+            devices: self.devices.clone(),
+        });
+        let result = self.replace(config);
+        if !matches!(&result, Ok(difference) if !difference.is_empty()) {
+            self.config.trial = None;
         }
+        let difference = result?;
+        self.config.failed = None;
         Ok(difference)
     }
 
     /// `config confirm`.
     pub(super) fn confirm_config(&mut self) -> Result<Value, String> {
         match self.config.trial.take() {
-            Some(_) => Ok(Value::Null),
+            Some(_) => {
+                self.save_changes();
+                Ok(Value::Null)
+            }
             None => Err("no configuration waits for a confirmation".into()),
         }
     }
@@ -334,7 +356,7 @@ impl Daemon {
         trial.devices.track(&mut trial.own, self.mirror.node());
         trial.own.paths.clone_from(&self.own.paths);
         self.devices.extend(trial.devices.into_names());
-        match self.exchange(trial.ports, trial.own) {
+        match self.exchange_and_save(trial.ports, trial.own) {
             Ok(()) => program.log("the configuration was not confirmed: the previous one is back"),
             Err(error) => {
                 let error = format!("the previous configuration could not be restored: {error}");
@@ -376,8 +398,14 @@ impl Daemon {
         self.no_trial()?;
         // Its errors name the file.
         let config = program.read_configuration()?;
-        self.replace(config)
-            .map_err(|error| format!("{}: {error}", path.display()))
+        let difference = self
+            .replace(config)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let names = KnownNames::new(self.mirror.node(), &self.devices, &self.options.ports);
+        let file = entries(&self.options.ports, &self.own, &names);
+        self.saved.rebase(file, &self.own.hmac_keys);
+        self.save_changes();
+        Ok(difference)
     }
 
     /// `port add`. Returns whether the interface exists.
@@ -389,7 +417,7 @@ impl Daemon {
         ports.push(name.to_owned());
         let (node, mode) = (self.mirror.node(), self.options.mode);
         ports::check(node, mode, &ports).map_err(|error| error.to_string())?;
-        self.exchange(ports, self.own.clone())?;
+        self.exchange_and_save(ports, self.own.clone())?;
         let port = self.attached.get(name);
         Ok(report::AddedPort {
             target: port.map(|port| port.target.name().into()),
@@ -404,7 +432,7 @@ impl Daemon {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));
         }
-        self.exchange(ports, self.own.clone())?;
+        self.exchange_and_save(ports, self.own.clone())?;
         Ok(Value::Null)
     }
 }

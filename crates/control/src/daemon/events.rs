@@ -123,6 +123,9 @@ impl Daemon {
                 // The log and the status have the error.
                 let _ = self.reload(program);
             }
+            if let Some(error) = self.saved.take_error() {
+                program.log(&error);
+            }
             if now >= examine_due {
                 examine_due = now + self.examine_and_measure()?;
             }

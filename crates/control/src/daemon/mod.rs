@@ -4,6 +4,7 @@
 //! It has one thread and one event loop; packets never wait for it.
 
 mod answers;
+mod changes;
 mod config;
 mod events;
 mod fpm;
@@ -55,6 +56,7 @@ use sidestep_model::node::{IfIndex, Node};
 use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
+pub use self::changes::TakenOver;
 pub use self::config::{Configuration, Phase, Program};
 pub(crate) use self::fpm::is_exposed;
 pub use self::left::{left, remove_left};
@@ -64,6 +66,7 @@ use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, TracedPacket};
+use changes::{Initial, SavedChanges};
 use config::ConfigState;
 use fpm::Fpm;
 use fragment::Fragmenter;
@@ -238,6 +241,8 @@ pub struct Daemon {
     /// Set by SIGHUP.
     hung_up: Arc<AtomicBool>,
     lock: Lock,
+    saved: SavedChanges,
+    taken_over: Option<TakenOver>,
     config: ConfigState,
 }
 
@@ -270,7 +275,7 @@ pub struct Summary {
 impl Daemon {
     /// Loads, compiles and attaches. On an error it undoes everything, except for pins adopted from
     /// a dead instance.
-    pub fn start(options: Options, formatter: PacketFormatter) -> Result<Self, DaemonError> {
+    pub fn start(mut options: Options, formatter: PacketFormatter) -> Result<Self, DaemonError> {
         options.check()?;
         // The process holds the secrets of HMAC keys: it must not leave a core dump.
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
@@ -285,12 +290,13 @@ impl Daemon {
         let hung_up = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGHUP, hung_up.clone())?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
-        let mut devices = Devices::default();
-        let (mode, ports) = (options.mode, &options.ports[..]);
-        let (mut own, names) =
-            config::resolve(mirror.node(), &devices, mode, ports, &options.config)?;
-        devices.extend(names.into_absent());
-        devices.track(&mut own, mirror.node());
+        let Initial {
+            own,
+            devices,
+            saved,
+            taken_over,
+            without,
+        } = changes::initial(&mut options, mirror.node(), &directory)?;
         let metrics = own.metrics.map(listen).transpose()?;
         let fpm = own.fpm.map(listen_fpm).transpose()?;
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
@@ -348,6 +354,8 @@ impl Daemon {
             signalled,
             hung_up,
             lock,
+            saved,
+            taken_over,
             config: ConfigState {
                 path: options.config_path.clone(),
                 ..ConfigState::default()
@@ -355,12 +363,37 @@ impl Daemon {
             options,
         };
         daemon.limit_copies();
-        if let Err(error) = daemon.bring_up() {
+        if let Err(error) = daemon.bring_up_with(without) {
             // An instance that could not start leaves nothing attached.
             let _ = daemon.kernel.detach_all();
             return Err(error);
         }
         Ok(daemon)
+    }
+
+    /// Brings the instance up. If the changes of the previous instance prevent it, it starts without
+    /// them.
+    fn bring_up_with(
+        &mut self,
+        without: Option<(Vec<String>, Overlay)>,
+    ) -> Result<(), DaemonError> {
+        let (error, (ports, own)) = match (self.bring_up(), without) {
+            (Err(error), Some(without)) => (error, without),
+            (result, _) => {
+                self.save_changes();
+                return result;
+            }
+        };
+        self.taken_over = Some(TakenOver {
+            entries: 0,
+            left_out: vec![format!("the changes by commands: {error}")],
+        });
+        let before = std::mem::replace(&mut self.own, own);
+        self.options.ports = ports;
+        self.refused.clear();
+        self.apply_overlay();
+        self.apply_rates(&before);
+        self.bring_up()
     }
 
     fn bring_up(&mut self) -> Result<(), DaemonError> {
@@ -448,6 +481,11 @@ impl Daemon {
     /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Changes by commands that the instance took over from one that died; none if there were none.
+    pub fn taken_over(&self) -> Option<&TakenOver> {
+        self.taken_over.as_ref()
     }
 
     /// Returns whether SIGHUP arrived since the last call.

@@ -1,6 +1,6 @@
 //! The overlay as entries of a node file, and the difference of two overlays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
@@ -183,26 +183,8 @@ pub fn difference(
     after: (&[String], &Overlay),
     names: &dyn Names,
 ) -> Difference {
-    let mut removed = entries(before.0, before.1, names);
-    let mut added = entries(after.0, after.1, names);
-    let mut count: BTreeMap<Entry, usize> = BTreeMap::new();
-    for entry in &removed {
-        *count.entry(entry.clone()).or_default() += 1;
-    }
-    added.retain(|entry| match count.get_mut(entry) {
-        Some(left) if *left > 0 => {
-            *left -= 1;
-            false
-        }
-        _ => true,
-    });
-    removed.retain(|entry| match count.get_mut(entry) {
-        Some(left) if *left > 0 => {
-            *left -= 1;
-            true
-        }
-        _ => false,
-    });
+    let entries = |of: (&[String], &Overlay)| entries(of.0, of.1, names);
+    let mut difference = difference_of_entries(entries(before), entries(after));
     for (id, key) in &before.1.hmac_keys {
         let now = after.1.hmac_keys.get(id);
         if now.is_some_and(|now| now.algorithm == key.algorithm && now.secret != key.secret) {
@@ -211,11 +193,54 @@ pub fn difference(
                 key: HMAC.to_owned(),
                 value: format!("{id}: {{algorithm: {name}, {which}}}"),
             };
-            removed.push(entry("the running secret"));
-            added.push(entry("another secret"));
+            difference.removed.push(entry("the running secret"));
+            difference.added.push(entry("another secret"));
         }
     }
-    Difference { removed, added }
+    difference
+}
+
+/// Compares two lists of entries. An entry may occur several times.
+pub fn difference_of_entries(mut before: Vec<Entry>, mut after: Vec<Entry>) -> Difference {
+    let mut count: BTreeMap<Entry, usize> = BTreeMap::new();
+    for entry in &before {
+        *count.entry(entry.clone()).or_default() += 1;
+    }
+    after.retain(|entry| match count.get_mut(entry) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            false
+        }
+        _ => true,
+    });
+    before.retain(|entry| match count.get_mut(entry) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            true
+        }
+        _ => false,
+    });
+    Difference {
+        removed: before,
+        added: after,
+    }
+}
+
+/// Applies a difference to the entries of a configuration, which may have changed since the
+/// comparison. Removed entries may be absent, and added ones may exist. The result has the order of
+/// a printed file, for [`yaml`].
+pub fn merged(mut entries: Vec<Entry>, changes: &Difference) -> Vec<Entry> {
+    for gone in &changes.removed {
+        if let Some(at) = entries.iter().position(|entry| entry == gone) {
+            entries.remove(at);
+        }
+    }
+    let there: BTreeSet<Entry> = entries.iter().cloned().collect();
+    let new = changes.added.iter().filter(|entry| !there.contains(entry));
+    entries.extend(new.cloned());
+    // A stable order, so that the items of a list keep theirs.
+    entries.sort_by_key(rank);
+    entries
 }
 
 /// Returns id and algorithm of an entry that is a key of HMAC.

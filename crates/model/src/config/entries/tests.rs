@@ -123,3 +123,31 @@ fn every_key_has_its_difference() {
     let lines = difference((&[], &twice.1), (&[], &once.1), &live).lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
 }
+
+#[test]
+fn changes_apply_to_entries_that_have_changed_too() {
+    let entry = |line: &str| {
+        let (key, value) = line.split_once(": ").expect("a key");
+        let (key, value) = (key.into(), value.into());
+        Entry { key, value }
+    };
+    let all = |lines: &[&str]| lines.iter().map(|line| entry(line)).collect::<Vec<_>>();
+    let changes = Difference {
+        removed: all(&["routes: gone", "routes: gone already"]),
+        added: all(&["ports: new", "routes: there already", "routes: new"]),
+    };
+    let file = all(&[
+        "ports: eth0",
+        "routes: gone",
+        "routes: there already",
+        "oam_rate: 5",
+    ]);
+    let expected = all(&[
+        "ports: eth0",
+        "ports: new",
+        "routes: there already",
+        "routes: new",
+        "oam_rate: 5",
+    ]);
+    assert_eq!(merged(file, &changes), expected);
+}
