@@ -274,14 +274,14 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p, __u32 how)
 
 /*
  * ext_walk() with a fast path. PERF: most packets have their SRH at the start of the walk; skipping
- * the loop saves 4 of the 130 ns of End.X.
+ * the loop saves 4 of the 130 ns of End.X. USP removes the active SRH first.
  */
 INLINE verdict srh_first(ENV *e, struct packet *p, __u32 how)
 {
 	const __u8 *header = env_bytes(e, p->cursor, 8);
 	__u32 length;
 
-	if (unlikely(how) || !header || p->proto != PROTO_ROUTING ||
+	if (unlikely(how & WALK_USP) || !header || p->proto != PROTO_ROUTING ||
 	    header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH || !header[SRH_SEGMENTS_LEFT])
 		return ext_walk(e, p, how);
 	length = ext_length(header, PROTO_ROUTING);
