@@ -12,10 +12,12 @@ use sidestep_testkit::lab::mac_text;
 use crate::support::flood::{self, Flood};
 use crate::support::frames::{Mac, destination6, ethernet, to_mac, udp};
 use crate::support::tables::{prefixes, wait_for_prefixes};
-use crate::support::{PATIENCE, ROUTER, Star, begin, constant, counters, memory, report};
+use crate::support::{Daemon, PATIENCE, ROUTER, Star, begin, constant, counters, memory, report};
 
 /// Routes added at once.
 const MANY: usize = 100_000;
+/// Time limit from the last change in the kernel to its effect, on a busy machine.
+const BEHIND: Duration = Duration::from_secs(5);
 /// Number of routes that are probed with a packet each.
 const SAMPLE: usize = 1_000;
 
@@ -188,4 +190,81 @@ fn processor_time(pid: nix::unistd::Pid) -> Duration {
     let text = std::fs::read_to_string(path).expect("the process runs");
     let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
     Duration::from_nanos(nanoseconds.expect("a number"))
+}
+
+/// Routes of one nexthop object that are inserted and withdrawn, as BGP of FRR does it.
+const SIZES: [usize; 2] = [10_000, 50_000];
+
+/// Duration of a change of many routes, and its cost.
+struct Followed {
+    /// Until the kernel had applied the last change.
+    kernel: Duration,
+    /// Until the tables had all changes.
+    tables: Duration,
+    /// CPU time of the daemon.
+    processor: Duration,
+}
+
+/// Runs `ip` commands and waits until the tables have `count` prefixes.
+fn follow(star: &Star, daemon: &Daemon, commands: &[String], count: u64) -> Followed {
+    let mut ip = star.ip();
+    let before = processor_time(daemon.pid());
+    let began = Instant::now();
+    ip.all(commands.iter().map(String::as_str));
+    let kernel = began.elapsed();
+    wait_for_prefixes(star, count);
+    Followed {
+        kernel,
+        tables: began.elapsed(),
+        processor: processor_time(daemon.pid()).saturating_sub(before),
+    }
+}
+
+#[test]
+fn routes_of_a_nexthop_object_are_inserted_and_withdrawn_at_the_rate_of_the_kernel() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    // `SIDESTEP_MANY_ROUTES=200000` measures with another number of routes.
+    let wanted = std::env::var("SIDESTEP_MANY_ROUTES").ok();
+    let wanted = wanted.map(|text| text.parse().expect("a number of routes"));
+    for size in wanted.map_or(SIZES.to_vec(), |size| vec![size]) {
+        let star = star("livebulk");
+        star.ip()
+            .run("nexthop add id 3 encap seg6 mode encap segs fc00:bb::e via fc00:b::2 dev eth1");
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+        let few = prefixes(&star);
+        let routes = |action: &str| -> Vec<String> {
+            let route = |number| format!("route {action} {}:/32 nhid 3", prefix(number));
+            (0..size).map(route).collect()
+        };
+        let small = memory::resident(daemon.pid());
+        let what = format!("{size} routes");
+        let ((inserted, large, withdrawn), sent) = constant::during(&star, &what, || {
+            let inserted = follow(&star, &daemon, &routes("add"), few + size as u64);
+            let large = memory::resident(daemon.pid());
+            let withdrawn = follow(&star, &daemon, &routes("del"), few);
+            (inserted, large, withdrawn)
+        });
+        for (change, it) in [("inserted", &inserted), ("withdrawn", &withdrawn)] {
+            eprintln!(
+                "  {what} {change} in {:.2?}, in the tables after {:.2?}, {:.0} % of a CPU",
+                it.kernel,
+                it.tables,
+                100.0 * it.processor.as_secs_f64() / it.tables.as_secs_f64(),
+            );
+        }
+        eprintln!(
+            "  daemon of {} MiB, then {} MiB; {sent} packets of each unchanged route, none lost",
+            small >> 20,
+            large >> 20
+        );
+        let shown: report::Status = report(star.router(), Request::ShowStatus);
+        assert_eq!(shown.resyncs, 0, "{what}: the tables were read again");
+        for it in [inserted, withdrawn] {
+            let behind = it.tables.saturating_sub(it.kernel);
+            assert!(behind < BEHIND, "{what}: {behind:?} behind the kernel");
+        }
+    }
 }
