@@ -1,6 +1,6 @@
 //! Ports: a pinned link attaches the program to an interface, so that it outlives this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -54,7 +54,9 @@ impl Kernel {
         let name = attachment_name(attachment.kind(), target, ifindex);
         let pinned = match &attachment.link {
             Some(link) => self.folder.pin(&name, link.as_fd()),
-            None => self.folder.pin(&name, self.program(target)),
+            None => self
+                .program(target)
+                .and_then(|program| self.folder.pin(&name, program)),
         };
         self.attached.insert(ifindex, attachment);
         // An unpinned link would disappear with this process, so detach it.
@@ -104,7 +106,7 @@ impl Kernel {
         let Some(Attachment { target, link }) = self.attached.get(&ifindex) else {
             return Ok(false);
         };
-        let program = self.program(*target);
+        let program = self.program(*target)?;
         let updated = match link {
             Some(link) if !alive(link.as_fd(), ifindex) => return Ok(false),
             Some(link) => sys::link_update(link.as_fd(), program),
@@ -134,7 +136,7 @@ impl Kernel {
             XDP_FLAGS_SKB_MODE
         };
         let link =
-            sys::link_create(self.program(target), ifindex, BPF_XDP, flags).map_err(failed)?;
+            sys::link_create(self.program(target)?, ifindex, BPF_XDP, flags).map_err(failed)?;
         Ok(Attachment {
             target,
             link: Some(link),
@@ -150,7 +152,7 @@ impl Kernel {
                 return Err(KernelError::ForeignTc { ifindex, id, name });
             }
         }
-        match sys::link_create(self.program(target), ifindex, BPF_TCX_INGRESS, 0) {
+        match sys::link_create(self.program(target)?, ifindex, BPF_TCX_INGRESS, 0) {
             Ok(link) => Ok(Attachment {
                 target,
                 link: Some(link),
@@ -165,7 +167,7 @@ impl Kernel {
 
     /// Attaches to TC without tcx.
     pub(super) fn attach_filter(&self, ifindex: u32) -> Result<Attachment, KernelError> {
-        filter_attach(self.program(Target::Tc), ifindex)
+        filter_attach(self.program(Target::Tc)?, ifindex)
             .map_err(|source| error("attach", ifindex, Target::Tc, source))?;
         Ok(Attachment {
             target: Target::Tc,
@@ -200,6 +202,13 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
         attached.insert(ifindex, Attachment { target, link });
     }
     Ok(attached)
+}
+
+/// Returns the targets of the pinned attachments.
+pub(super) fn targets(folder: &Folder) -> Result<BTreeSet<Target>, KernelError> {
+    let names = folder.names()?;
+    let attachments = names.iter().filter_map(|name| parse_attachment(name));
+    Ok(attachments.map(|(_, target, _)| target).collect())
 }
 
 /// Returns whether a pinned attachment is, or may be, on an interface of any namespace.
@@ -324,7 +333,7 @@ mod tests {
             let name = attachment_name(attachment.kind(), Target::Tc, loopback);
             kernel
                 .folder
-                .pin(&name, kernel.program(Target::Tc))
+                .pin(&name, kernel.program(Target::Tc).expect("load"))
                 .expect("pin");
             drop(kernel);
             assert_eq!(

@@ -12,8 +12,9 @@ use libbpf_rs::{MapCore, MapHandle};
 use sidestep_fib::layout::LINE_WORDS;
 use sidestep_fib::{Fib, Full};
 
-use super::load::Programs;
+use super::load::{self, Programs};
 use super::mapping::Mapping;
+use super::maps::duplicate;
 use super::pins::table_name;
 use super::{Kernel, KernelError, Table};
 use crate::abi::{RouteId, ViewId};
@@ -101,12 +102,13 @@ impl Kernel {
         if self.trace_fd().is_some() {
             self.trace_stop()?;
         }
-        let (programs, handles) =
-            Programs::load(self.limits, self.features, Some(&self.maps), Some(lines))?;
-        let handle = handles
-            .into_iter()
-            .nth(Table::Fib as usize)
-            .expect("one handle per table");
+        let handle = load::new_fib(lines, self.maps.handles())?;
+        let mut tables = self.maps.duplicates()?;
+        tables[Table::Fib as usize] = duplicate(&handle)?;
+        let programs = Programs::default();
+        for target in self.programs.loaded() {
+            programs.load(target, self.features, &tables)?;
+        }
         let longer = Mapping::of_value(&handle)?;
         self.maps.fib.copy_to(&longer);
         let before = std::mem::replace(&mut self.programs, programs);

@@ -2,8 +2,9 @@
 //! in place of them.
 
 use std::io::Read as _;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::abi::SIDESTEP_ABI_VERSION;
 use flate2::bufread::GzDecoder;
@@ -19,7 +20,6 @@ use super::unused::Unused;
 use super::{
     Descriptor, Features, Kernel, KernelError, Origin, Table, Target, attach, features, privilege,
 };
-use sidestep_fib::Memory as _;
 
 use crate::image::Limits;
 
@@ -34,85 +34,137 @@ const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o.gz"))
 /// Map that describes the running kernel to `datapath/env_tc.h`.
 const ENVIRONMENT: &str = ".rodata.env";
 
-/// The programs, and empty programs for comparison.
+/// The programs of one hook.
 #[derive(Debug)]
-pub(super) struct Programs {
-    xdp: Descriptor,
-    tc: Descriptor,
-    xdp_empty: Descriptor,
-    tc_empty: Descriptor,
+pub(super) struct Hook {
+    pub(super) program: Descriptor,
+    /// Does nothing, for comparison.
+    pub(super) empty: Descriptor,
 }
 
-impl Programs {
-    /// XDP's program is the same in both modes.
-    pub(super) fn of(&self, target: Target) -> BorrowedFd<'_> {
-        match target {
-            Target::Xdp | Target::XdpGeneric => self.xdp.as_fd(),
-            Target::Tc => self.tc.as_fd(),
-        }
-    }
-
-    pub(super) fn empty(&self, target: Target) -> BorrowedFd<'_> {
-        match target {
-            Target::Xdp | Target::XdpGeneric => self.xdp_empty.as_fd(),
-            Target::Tc => self.tc_empty.as_fd(),
-        }
-    }
-
-    /// Loads both objects with these tables, or with new ones. `fib_lines`: use a new prefix table
-    /// of that size in any case.
-    pub(super) fn load(
-        limits: Limits,
-        features: Features,
-        tables: Option<&Maps>,
-        fib_lines: Option<u32>,
-    ) -> Result<(Self, Vec<MapHandle>), KernelError> {
-        let lines = match (fib_lines, tables) {
-            (Some(lines), _) => lines,
-            (None, Some(tables)) => tables.fib.memory().lines() as u32,
-            (None, None) => fib::LINES,
-        };
-        let xdp = load_object("the XDP program", XDP, lines, |object| {
-            prepare(object, |table, map| match tables {
-                Some(_) if table == Table::Fib && fib_lines.is_some() => {
-                    map.set_value_size(fib::value_size(lines))
-                }
-                Some(tables) => map.reuse_fd(tables.handle(table).as_fd()),
-                None if table == Table::Fib => map.set_value_size(fib::value_size(lines)),
-                None => map.set_max_entries(table.entries(limits)),
-            })
-        })?;
-        let handles =
-            handles(&xdp).map_err(|source| refused("the XDP program", source, String::new()))?;
-        let tc = load_object("the TC program", TC, lines, |object| {
-            prepare(object, |table, map| {
-                map.reuse_fd(handles[table as usize].as_fd())
-            })?;
-            set_environment(object, features)
-        })?;
-        let programs = Self {
-            xdp: program(&xdp, "sidestep_xdp")?,
-            xdp_empty: program(&xdp, "sidestep_xdp_empty")?,
-            tc: program(&tc, "sidestep_tc")?,
-            tc_empty: program(&tc, "sidestep_tc_empty")?,
-        };
-        Ok((programs, handles))
-    }
-
-    fn open(folder: &Folder) -> Result<Self, KernelError> {
+impl Hook {
+    /// Loads the plain programs on these tables (in the order of [`Table::ALL`]).
+    fn load(target: Target, features: Features, tables: &[MapHandle]) -> Result<Self, KernelError> {
+        let object = load_hook(target, false, features, tables, &[])?;
         Ok(Self {
-            xdp: folder.open_pin("program-xdp")?,
-            tc: folder.open_pin("program-tc")?,
-            xdp_empty: folder.open_pin("program-xdp_empty")?,
-            tc_empty: folder.open_pin("program-tc_empty")?,
+            program: program(&object, program_name(target))?,
+            empty: program(&object, &format!("{}_empty", program_name(target)))?,
         })
     }
 
+    fn open(folder: &Folder, target: Target) -> Result<Self, KernelError> {
+        let name = pin_name(target);
+        Ok(Self {
+            program: folder.open_pin(&name)?,
+            empty: folder.open_pin(&format!("{name}_empty"))?,
+        })
+    }
+
+    fn pin(&self, folder: &Folder, target: Target) -> Result<(), KernelError> {
+        let name = pin_name(target);
+        folder.pin(&name, self.program.as_fd())?;
+        folder.pin(&format!("{name}_empty"), self.empty.as_fd())
+    }
+
+    fn unpin(folder: &Folder, target: Target) -> Result<(), KernelError> {
+        let name = pin_name(target);
+        folder.unpin(&name)?;
+        folder.unpin(&format!("{name}_empty"))
+    }
+}
+
+/// One target of each hook. XDP has one program for both modes.
+const HOOKS: [Target; 2] = [Target::Xdp, Target::Tc];
+
+/// Name of a hook.
+fn hook_name(target: Target) -> &'static str {
+    match target {
+        Target::Xdp | Target::XdpGeneric => "xdp",
+        Target::Tc => "tc",
+    }
+}
+
+/// Name of the packet path in an object.
+pub(super) fn program_name(target: Target) -> &'static str {
+    match target {
+        Target::Xdp | Target::XdpGeneric => "sidestep_xdp",
+        Target::Tc => "sidestep_tc",
+    }
+}
+
+fn pin_name(target: Target) -> String {
+    format!("program-{}", hook_name(target))
+}
+
+/// The programs of the hooks that are in use. The verifier takes about a second for each.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    xdp: OnceLock<Hook>,
+    tc: OnceLock<Hook>,
+}
+
+impl Programs {
+    fn hook(&self, target: Target) -> &OnceLock<Hook> {
+        match target {
+            Target::Xdp | Target::XdpGeneric => &self.xdp,
+            Target::Tc => &self.tc,
+        }
+    }
+
+    /// Loads the programs of a hook, unless they are loaded. Returns whether it has loaded them.
+    pub(super) fn load(
+        &self,
+        target: Target,
+        features: Features,
+        tables: &[MapHandle],
+    ) -> Result<bool, KernelError> {
+        let hook = self.hook(target);
+        if hook.get().is_some() {
+            return Ok(false);
+        }
+        Ok(hook.set(Hook::load(target, features, tables)?).is_ok())
+    }
+
+    /// Opens the pinned programs.
+    fn open(folder: &Folder) -> Result<Self, KernelError> {
+        let programs = Self::default();
+        let names = folder.names()?;
+        for target in HOOKS {
+            if names.contains(&pin_name(target)) {
+                let _ = programs.hook(target).set(Hook::open(folder, target)?);
+            }
+        }
+        Ok(programs)
+    }
+
+    /// Pins the loaded programs, and removes pins of others.
     pub(super) fn pin(&self, folder: &Folder) -> Result<(), KernelError> {
-        folder.pin("program-xdp", self.xdp.as_fd())?;
-        folder.pin("program-tc", self.tc.as_fd())?;
-        folder.pin("program-xdp_empty", self.xdp_empty.as_fd())?;
-        folder.pin("program-tc_empty", self.tc_empty.as_fd())
+        for target in HOOKS {
+            match self.hook(target).get() {
+                Some(hook) => hook.pin(folder, target)?,
+                None => Hook::unpin(folder, target)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the hooks whose programs are loaded.
+    pub(super) fn loaded(&self) -> impl Iterator<Item = Target> {
+        let loaded = |target: &Target| self.hook(*target).get().is_some();
+        HOOKS.into_iter().filter(loaded)
+    }
+}
+
+impl Kernel {
+    /// Returns the plain programs of a hook. The first call loads and pins them.
+    pub(super) fn hook(&self, target: Target) -> Result<&Hook, KernelError> {
+        if self
+            .programs
+            .load(target, self.features, self.maps.handles())?
+        {
+            self.programs.pin(&self.folder)?;
+        }
+        Ok(self.programs.hook(target).get().expect("it is loaded"))
     }
 }
 
@@ -132,11 +184,14 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     };
     // Do everything that may fail before a pin changes.
     let features = Features::probe()?;
-    let (programs, handles) = Programs::load(limits, features, tables.as_ref(), None)?;
     let maps = match tables {
         Some(tables) => tables,
-        None => Maps::new(handles)?,
+        None => Maps::new(new_tables(limits)?)?,
     };
+    let programs = Programs::default();
+    for target in attach::targets(&folder)? {
+        programs.load(target, features, maps.handles())?;
+    }
     let grace_period = GracePeriod::new()?;
     let reports = Reports::open(maps.handle(Table::Reports))?;
     if origin != Origin::Adopted {
@@ -271,26 +326,85 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
     load_object("the measuring program", MEASURE, fib::LINES, |_| Ok(()))
 }
 
-/// Loads the traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]). Both
-/// share the maps of one trace.
-pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelError> {
-    let features = Features::probe()?;
-    let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
+/// Creates empty tables of these sizes, in the order of [`Table::ALL`].
+fn new_tables(limits: Limits) -> Result<Vec<MapHandle>, KernelError> {
+    let object = create_maps(XDP, |table, map| match table {
+        Table::Fib => map.set_value_size(fib::value_size(fib::LINES)),
+        table => map.set_max_entries(table.entries(limits)),
+    })?;
+    Table::ALL
+        .into_iter()
+        .map(|table| map(&object, table.name()))
+        .collect()
+}
+
+/// Creates a prefix table of that many lines.
+pub(super) fn new_fib(lines: u32, tables: &[MapHandle]) -> Result<MapHandle, KernelError> {
+    let object = create_maps(XDP, |table, map| match table {
+        Table::Fib => map.set_value_size(fib::value_size(lines)),
+        table => map.reuse_fd(tables[table as usize].as_fd()),
+    })?;
+    map(&object, Table::Fib.name())
+}
+
+/// Creates the maps of a trace, in the order of [`TRACE_MAPS`].
+pub(super) fn new_trace_maps(tables: &[MapHandle]) -> Result<Vec<MapHandle>, KernelError> {
+    let object = create_maps(XDP_TRACED, |table, map| {
         map.reuse_fd(tables[table as usize].as_fd())
+    })?;
+    TRACE_MAPS
+        .into_iter()
+        .map(|name| map(&object, name))
+        .collect()
+}
+
+/// Creates the maps of an object without its programs.
+fn create_maps(
+    compressed: &[u8],
+    each: impl FnMut(Table, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
+) -> Result<Object, KernelError> {
+    load_object("the tables", compressed, fib::LINES, |object| {
+        for mut program in object.progs_mut() {
+            program.set_autoload(false);
+        }
+        prepare(object, each)
+    })
+}
+
+/// Maps of a trace: its filter, its ring, and one sample per CPU that is being written.
+pub(super) const TRACE_MAPS: [&str; 3] = ["trace_filter", "trace_ring", "trace_drafts"];
+
+/// Loads the programs of a hook on these tables (in the order of [`Table::ALL`]). Traced programs
+/// also have maps of a trace (in the order of [`TRACE_MAPS`]).
+pub(super) fn load_hook(
+    target: Target,
+    traced: bool,
+    features: Features,
+    tables: &[MapHandle],
+    trace: &[MapHandle],
+) -> Result<Object, KernelError> {
+    let (name, compressed) = match (hook_name(target), traced) {
+        ("xdp", false) => ("the XDP program", XDP),
+        ("xdp", true) => ("the traced XDP program", XDP_TRACED),
+        (_, false) => ("the TC program", TC),
+        (_, true) => ("the traced TC program", TC_TRACED),
     };
     let lines = fib::lines(&tables[Table::Fib as usize]);
-    let xdp = load_object("the traced XDP program", XDP_TRACED, lines, |object| {
-        prepare(object, reuse)
-    })?;
-    let tc = load_object("the traced TC program", TC_TRACED, lines, |object| {
+    load_object(name, compressed, lines, |object| {
+        prepare(object, |table, map| {
+            map.reuse_fd(tables[table as usize].as_fd())
+        })?;
         for mut map in object.maps_mut() {
-            if let Some(shared) = xdp.maps().find(|shared| shared.name() == map.name()) {
+            let of_trace = TRACE_MAPS.iter().position(|name| map.name() == *name);
+            if let Some(shared) = of_trace.and_then(|index| trace.get(index)) {
                 map.reuse_fd(shared.as_fd())?;
             }
         }
-        set_environment(object, features)
-    })?;
-    Ok([xdp, tc])
+        if target == Target::Tc {
+            set_environment(object, features)?;
+        }
+        Ok(())
+    })
 }
 
 /// Loads the object that probes features.
@@ -358,15 +472,6 @@ fn set_environment(object: &mut OpenObject, features: Features) -> libbpf_rs::Re
     section
         .expect("datapath/env_tc.h has it, as the build shows")
         .set_initial_value(&[features.decap_l3.into()])
-}
-
-/// Returns one handle per table, in the order of [`Table::ALL`].
-fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
-    let find = |table: Table| {
-        let map = object.maps().find(|map| map.name() == table.name());
-        MapHandle::try_from(&map.expect("datapath/maps.bpf.h has every table, as the build shows"))
-    };
-    Table::ALL.into_iter().map(find).collect()
 }
 
 /// Returns a new handle of a map.

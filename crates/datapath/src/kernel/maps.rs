@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,6 +24,14 @@ use super::fib;
 use super::mapping::Mapping;
 use crate::image::{FibKey, Image, Limits};
 use crate::learned;
+
+/// Returns a further handle of a map.
+pub(super) fn duplicate(map: &MapHandle) -> Result<MapHandle, KernelError> {
+    MapHandle::try_from(map).map_err(|source| KernelError::System {
+        operation: "duplicate the descriptor of a table",
+        source: io::Error::other(source),
+    })
+}
 
 /// The tables of `datapath/maps.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -246,6 +255,11 @@ impl Maps {
     /// In the order of [`Table::ALL`].
     pub(super) fn handles(&self) -> &[MapHandle] {
         &self.handles
+    }
+
+    /// Returns further handles of the tables, in the order of [`Table::ALL`].
+    pub(super) fn duplicates(&self) -> Result<Vec<MapHandle>, KernelError> {
+        self.handles.iter().map(duplicate).collect()
     }
 
     /// Returns the limits of these tables. `fib` is the limit of prefixes, because the prefix table

@@ -33,7 +33,7 @@ mod trace;
 mod unused;
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use crate::abi::{AdjacencyId, HeaderSetId, ViewId, sidestep_adjacency, sidestep_learned};
@@ -308,11 +308,11 @@ impl Kernel {
     }
 
     /// Returns the program to attach for a target, with trace code while a trace runs. Both XDP
-    /// targets use the same program.
-    fn program(&self, target: Target) -> BorrowedFd<'_> {
+    /// targets use the same program. The first call for a hook loads it.
+    fn program(&self, target: Target) -> Result<BorrowedFd<'_>, KernelError> {
         match &self.tracer {
-            Some(tracer) => tracer.of(target),
-            None => self.programs.of(target),
+            Some(tracer) => tracer.program(target, self.features, self.maps.handles()),
+            None => Ok(self.hook(target)?.program.as_fd()),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! PIN_ROOT/net-4026531840/        one per network namespace, named by its inode
 //!     instance                    array map: ABI version, process id of the owner; pinned last
 //!     map-ports map-routes ...    tables
-//!     program-xdp program-tc ...  programs
+//!     program-xdp program-tc ...  programs of the hooks that are in use
 //!     link-xdp-3 link-tc-4        attachments: target and interface index
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```

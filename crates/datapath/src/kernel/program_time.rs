@@ -79,7 +79,7 @@ impl Kernel {
 
     fn restored(&self, frame: &[u8], repeat: u32) -> Result<ProgramTime, KernelError> {
         let target = Target::Xdp;
-        let expected = test_run(self.program(target), target, frame, 1)?;
+        let expected = test_run(self.program(target)?, target, frame, 1)?;
         let object = load::load_measure()?;
         let measure = load::program(&object, "sidestep_measure")?;
         put(&object, "measure_frame", &restore_record(frame))?;
@@ -95,7 +95,7 @@ impl Kernel {
         };
         let (mut program, mut empty) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let run = round(self.program(target))?;
+            let run = round(self.program(target)?)?;
             if (run.action, &run.frame) != (expected.action, &expected.frame) {
                 return Err(KernelError::Unmeasurable {
                     why: format!(
@@ -108,7 +108,7 @@ impl Kernel {
                 });
             }
             program.push(run.duration.as_nanos() as f64);
-            empty.push(round(self.programs.empty(target))?.duration.as_nanos() as f64);
+            empty.push(round(self.hook(target)?.empty.as_fd())?.duration.as_nanos() as f64);
         }
         Ok(ProgramTime {
             with_program: interquartile_mean(program),
@@ -122,8 +122,8 @@ impl Kernel {
         let (mut program, mut empty) = (Vec::new(), Vec::new());
         for _ in 0..repeat.max(1) {
             for (of, times) in [
-                (self.program(target), &mut program),
-                (self.programs.empty(target), &mut empty),
+                (self.program(target)?, &mut program),
+                (self.hook(target)?.empty.as_fd(), &mut empty),
             ] {
                 times.push(test_run(of, target, frame, 1)?.duration.as_nanos() as f64);
             }
@@ -244,8 +244,9 @@ mod tests {
             // A busy machine disturbs either, but not each time.
             let mut attempts = Vec::new();
             let agree = (0..ATTEMPTS).any(|_| {
-                let program = repeated(kernel.program(Target::Xdp));
-                let repeated = program - repeated(kernel.programs.empty(Target::Xdp));
+                let program = repeated(kernel.program(Target::Xdp).expect("load"));
+                let repeated =
+                    program - repeated(kernel.hook(Target::Xdp).expect("load").empty.as_fd());
                 let restored = kernel.program_time(Target::Xdp, &frame, 900_000);
                 let restored = restored.expect("time").nanoseconds();
                 attempts.push((repeated, restored));

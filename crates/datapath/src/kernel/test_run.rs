@@ -56,7 +56,7 @@ impl Kernel {
         frame: &[u8],
         repeat: u32,
     ) -> Result<TestRun, KernelError> {
-        test_run(self.program(target), target, frame, repeat)
+        test_run(self.program(target)?, target, frame, repeat)
     }
 }
 

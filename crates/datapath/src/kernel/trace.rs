@@ -7,9 +7,11 @@
 //! drafts, ring) have no pins. A process that loads afresh installs plain programs on all ports, so
 //! nothing remains of the trace of a dead process.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::abi::{
@@ -20,7 +22,7 @@ use crate::abi::{
 use ipnet::IpNet;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::{Descriptor, Kernel, KernelError, Target, fib, load};
+use super::{Descriptor, Features, Kernel, KernelError, Target, fib, load};
 use crate::native::{Trace, Verdict, VerdictKind};
 
 /// Selects packets: a packet must match every field that is set.
@@ -81,10 +83,10 @@ pub struct Sample {
 /// Kernel objects of a trace: its loaded programs and its maps.
 #[derive(Debug)]
 pub struct Tracer {
-    xdp: Descriptor,
-    tc: Descriptor,
-    filter: MapHandle,
-    ring_map: MapHandle,
+    xdp: OnceLock<Descriptor>,
+    tc: OnceLock<Descriptor>,
+    /// In the order of [`load::TRACE_MAPS`]: the filter and the ring come first.
+    maps: Vec<MapHandle>,
     /// Lines of the prefix table that the programs search.
     fib_lines: u32,
     ring: RingBuffer<'static>,
@@ -96,6 +98,9 @@ pub struct Tracer {
 pub struct TraceLoader {
     /// In the order of [`super::Table::ALL`].
     tables: Vec<MapHandle>,
+    features: Features,
+    /// Targets of the attached ports.
+    targets: BTreeSet<Target>,
 }
 
 impl TraceLoader {
@@ -104,7 +109,11 @@ impl TraceLoader {
     /// # Errors
     /// [`KernelError::Load`].
     pub fn load(&self, filter: &TraceFilter, sampling: Sampling) -> Result<Tracer, KernelError> {
-        Tracer::load(&self.tables, &record(filter, sampling))
+        let tracer = Tracer::new(&self.tables, &record(filter, sampling))?;
+        for target in &self.targets {
+            tracer.program(*target, self.features, &self.tables)?;
+        }
+        Ok(tracer)
     }
 }
 
@@ -114,10 +123,14 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::System`].
     pub fn trace_loader(&self) -> Result<TraceLoader, KernelError> {
-        let handles = self.maps.handles().iter();
-        let tables = handles.map(MapHandle::try_from).collect::<Result<_, _>>();
         Ok(TraceLoader {
-            tables: tables.map_err(failed("duplicate the descriptor of a table"))?,
+            tables: self.maps.duplicates()?,
+            features: self.features,
+            targets: self
+                .attached()
+                .into_iter()
+                .map(|(_, target)| target)
+                .collect(),
         })
     }
 
@@ -164,7 +177,7 @@ impl Kernel {
 
     /// Readable when there are samples. None if no trace runs.
     pub fn trace_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.tracer.as_ref().map(|tracer| tracer.ring_map.as_fd())
+        self.tracer.as_ref().map(|tracer| tracer.maps[1].as_fd())
     }
 
     /// The next samples, `max` or fewer, without waiting.
@@ -185,7 +198,7 @@ impl Kernel {
         let Some(tracer) = &self.tracer else {
             return Ok(0);
         };
-        let value = tracer.filter.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = tracer.maps[0].lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let bytes = value.map_err(failed("read the filter of a trace"))?;
         Ok(bytes
             .and_then(|bytes| from_bytes::<sidestep_filter>(&bytes))
@@ -203,17 +216,15 @@ impl Kernel {
 }
 
 impl Tracer {
-    fn load(tables: &[MapHandle], filter: &sidestep_filter) -> Result<Self, KernelError> {
-        let [xdp, tc] = load::load_traced(tables)?;
-        let map = |name| load::map(&xdp, name);
-        let (filter_map, ring_map) = (map("trace_filter")?, map("trace_ring")?);
-        filter_map
+    fn new(tables: &[MapHandle], filter: &sidestep_filter) -> Result<Self, KernelError> {
+        let maps = load::new_trace_maps(tables)?;
+        maps[0]
             .update(&0u32.to_ne_bytes(), bytes_of(filter), MapFlags::ANY)
             .map_err(failed("write the filter of a trace"))?;
         let (sender, samples) = channel();
         let mut builder = RingBufferBuilder::new();
         let ring = builder
-            .add(&ring_map, move |bytes| {
+            .add(&maps[1], move |bytes| {
                 if let Some(sample) = from_bytes(bytes).and_then(|raw| sample(&raw)) {
                     // The receiver is in the same structure.
                     let _ = sender.send(sample);
@@ -224,20 +235,30 @@ impl Tracer {
         let ring = ring.and_then(|()| builder.build());
         Ok(Self {
             fib_lines: fib::lines(&tables[super::Table::Fib as usize]),
-            xdp: load::program(&xdp, "sidestep_xdp")?,
-            tc: load::program(&tc, "sidestep_tc")?,
+            xdp: OnceLock::new(),
+            tc: OnceLock::new(),
             ring: ring.map_err(failed("open the ring of a trace"))?,
-            filter: filter_map,
-            ring_map,
+            maps,
             samples,
         })
     }
 
-    pub(super) fn of(&self, target: Target) -> BorrowedFd<'_> {
-        match target {
-            Target::Xdp | Target::XdpGeneric => self.xdp.as_fd(),
-            Target::Tc => self.tc.as_fd(),
+    /// Returns the traced program of a target. The first call for a hook loads it on these tables.
+    pub(super) fn program(
+        &self,
+        target: Target,
+        features: Features,
+        tables: &[MapHandle],
+    ) -> Result<BorrowedFd<'_>, KernelError> {
+        let program = match target {
+            Target::Xdp | Target::XdpGeneric => &self.xdp,
+            Target::Tc => &self.tc,
+        };
+        if program.get().is_none() {
+            let object = load::load_hook(target, true, features, tables, &self.maps)?;
+            let _ = program.set(load::program(&object, load::program_name(target))?);
         }
+        Ok(program.get().expect("it is loaded").as_fd())
     }
 }
 

@@ -232,7 +232,7 @@ fn damaged_pins_are_replaced_and_never_read() {
             }),
             ("the instance is no map", &|folder| {
                 remove(&folder.join("instance"));
-                std::fs::rename(folder.join("program-xdp"), folder.join("instance")).expect("move");
+                std::fs::rename(folder.join("program-tc"), folder.join("instance")).expect("move");
             }),
             ("a folder and an invalid attachment", &|folder| {
                 std::fs::create_dir(folder.join("map-other")).expect("a folder");

@@ -404,6 +404,8 @@ fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
         kernel.apply(&Image::default(), &first).expect("apply");
         let program = kernel.folder().join("program-xdp");
         let frames = [plain(), to_end(), ipv6(&[0xfd; 16], 17, &UDP)];
+        // The first run loads and pins the program.
+        kernel.test_run(Target::Xdp, &frames[0], 1).expect("a run");
         let stop = AtomicBool::new(false);
         let sent: u64 = std::thread::scope(|scope| {
             let senders: Vec<_> = frames
