@@ -8,14 +8,14 @@
 
 #include "abi.h"
 
-/* LIMIT: bytes of a sampled frame as it arrived, from its start. */
+/* LIMIT: bytes of a sampled frame, as it arrived and as it was sent, from its start. */
 #define SIDESTEP_SAMPLE_BYTES 2048
-/* LIMIT: bytes of a sampled frame as it was sent, from its start. All headers fit. */
+/* Bytes of a sampled frame if only its headers are requested. All headers fit. */
 #define SIDESTEP_SAMPLE_HEAD 512
 /* LIMIT: steps of a sampled frame. */
 #define SIDESTEP_SAMPLE_STEPS 64
 /* LIMIT: bytes of the ring of samples. */
-#define SIDESTEP_SAMPLE_RING (1u << 20)
+#define SIDESTEP_SAMPLE_RING (1u << 21)
 
 /* filter.flags */
 #define SIDESTEP_FILTER_SOURCE 0x01u      /* .source */
@@ -44,7 +44,7 @@ struct sidestep_filter {
 	__u32 ifindex;                             /* ingress; 0: any */
 	__u32 verdict;                             /* enum outcome_kind */
 	__u32 reason;                              /* enum sidestep_reason */
-	__u32 bytes;    /* bytes of the arriving frame to copy, at most SIDESTEP_SAMPLE_BYTES */
+	__u32 bytes;    /* bytes of a frame to copy, at most SIDESTEP_SAMPLE_BYTES */
 	__u32 reserved; /* 0 */
 	/* Token bucket: one sample per .interval, and a burst that .credit bounds. */
 	__u64 interval; /* nanoseconds, not 0 */
@@ -65,14 +65,15 @@ struct sidestep_sample {
 	__u32 left_length;   /* of the frame as sent, or as punted if it was modified; else 0 */
 	__u32 steps;         /* valid entries of .step */
 	__u32 arrived_bytes; /* valid bytes of .arrived */
+	__u32 left_bytes;    /* valid bytes of .left */
+	__u32 reserved;      /* 0 */
 	struct sidestep_trace step[SIDESTEP_SAMPLE_STEPS];
-	__u8 arrived[SIDESTEP_SAMPLE_BYTES]; /* the first .arrived_bytes are valid */
-	/* the first min(left_length, SIDESTEP_SAMPLE_HEAD) are valid */
-	__u8 left[SIDESTEP_SAMPLE_HEAD];
+	__u8 arrived[SIDESTEP_SAMPLE_BYTES];
+	__u8 left[SIDESTEP_SAMPLE_BYTES];
 };
 SIDESTEP_ASSERT_SIZE(struct sidestep_filter_prefix, 40);
 SIDESTEP_ASSERT_SIZE(struct sidestep_filter, 3 * 40 + 16 + 8 + 32);
-SIDESTEP_ASSERT_SIZE(struct sidestep_sample, 40 + 28 * SIDESTEP_SAMPLE_STEPS +
-						     SIDESTEP_SAMPLE_BYTES + SIDESTEP_SAMPLE_HEAD);
+SIDESTEP_ASSERT_SIZE(struct sidestep_sample,
+		     48 + 28 * SIDESTEP_SAMPLE_STEPS + 2 * SIDESTEP_SAMPLE_BYTES);
 
 #endif

@@ -114,6 +114,7 @@ INLINE void trace_begin(ENV *e)
 	draft->sample.length = length;
 	draft->sample.arrived_bytes = arrived;
 	draft->sample.left_length = 0;
+	draft->sample.left_bytes = 0;
 	draft->sample.steps = 0;
 	draft->looked_up = 0;
 	draft->begun = 1;
@@ -151,7 +152,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	_Bool forwarded = outcome.kind == OUTCOME_FORWARD;
 	struct sidestep_filter *filter = trace_active_filter();
 	struct trace_draft *draft = trace_draft();
-	__u32 length;
+	__u32 length, left;
 
 	if (!filter || !draft || !draft->begun)
 		return;
@@ -170,8 +171,10 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
 	if (forwarded || outcome.reason == PUNT_decapsulated || outcome.reason == PUNT_fragmented) {
 		length = env_length(e);
-		if (env_copy_head(e, 0, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD,
-				  SIDESTEP_SAMPLE_HEAD))
+		left = env_copy_head(e, 0, draft->sample.left, length, filter->bytes,
+				     SIDESTEP_SAMPLE_BYTES);
+		draft->sample.left_bytes = left;
+		if (left)
 			draft->sample.left_length = length;
 	}
 	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)

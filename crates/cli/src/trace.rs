@@ -1,7 +1,7 @@
 //! `sidestep trace [FILTER]`: prints packets of the live path step by step.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 use sidestep_control::api::{self, Request, TraceLine, TracedPort};
 use sidestep_control::compile::Compiled;
 use sidestep_control::trace::{Filter, PROTOCOLS, RATE_MAX, TERMS, TracedPacket};
-use sidestep_datapath::VerdictKind;
-use sidestep_datapath::kernel::Head;
+use sidestep_datapath::kernel::{Head, Sample};
+use sidestep_datapath::{Verdict, VerdictKind};
 use sidestep_model::node::Node;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -20,7 +20,7 @@ use crate::Outcome;
 use crate::explain::headers::Value;
 use crate::explain::{Explanation, Names, Run, Step};
 use crate::explain_live::{printed, take_text};
-use crate::replay::capture_write::CaptureWriter;
+use crate::replay::capture_write::{CaptureWriter, Direction};
 use crate::style::{Ink, Style};
 use crate::tables::count;
 
@@ -34,7 +34,7 @@ pub struct Args {
     /// Stop after N packets [default: at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Also write the packets as they arrived to a pcapng file, for `sidestep replay`
+    /// Also write each packet to a pcapng file, as it arrived and as it was transmitted
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Print JSON, one line per packet
@@ -128,40 +128,62 @@ fn show(mut packet: Json, json: bool, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Capture file with the packets as they arrived.
+/// Capture file with the packets as they arrived and as they were transmitted.
 struct Capture {
     path: PathBuf,
     writer: CaptureWriter<File>,
-    ports: Vec<TracedPort>,
+    /// Names of its interfaces, by number.
+    interfaces: Vec<String>,
 }
 
 impl Capture {
     fn create(path: &Path, ports: &[TracedPort]) -> Result<Self, String> {
-        let interfaces = ports.iter().map(|port| (port.ifindex, port.name.as_str()));
-        let writer = File::create(path).and_then(|file| CaptureWriter::new(file, interfaces));
+        let interfaces: Vec<_> = ports.iter().map(|port| port.name.clone()).collect();
+        let numbered = (0..).zip(interfaces.iter().map(String::as_str));
+        let writer = File::create(path).and_then(|file| CaptureWriter::new(file, numbered));
         Ok(Self {
             path: path.to_owned(),
             writer: writer.map_err(|error| format!("{}: {error}", path.display()))?,
-            ports: ports.to_vec(),
+            interfaces,
         })
     }
 
-    fn write(&mut self, packet: &Json) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let word = |field: &str| packet[field].as_str().unwrap_or_default();
-        let frame = hex::decode(word("frame"))?;
-        // A port that was attached after the start has no interface in the file.
-        let Some(port) = self.ports.iter().find(|port| port.name == word("port")) else {
-            return Ok(());
-        };
-        let number = |field: &str| packet[field].as_u64().unwrap_or_default();
-        self.writer
-            .write_head(
-                port.ifindex,
-                number("timestamp"),
-                &frame,
-                number("bytes") as u32,
-            )
-            .map_err(|error| format!("{}: {error}", self.path.display()).into())
+    /// Writes the frame that arrived, then the one that was transmitted, both with the time of
+    /// arrival.
+    fn write(&mut self, packet: &Json) -> Outcome {
+        let timestamp = packet["timestamp"].as_u64().unwrap_or_default();
+        let directions = [
+            (packet, Direction::Inbound),
+            // Null unless the packet was forwarded.
+            (&packet["transmitted"], Direction::Outbound),
+        ];
+        for (frame, direction) in directions {
+            let Some(port) = frame["port"].as_str() else {
+                continue;
+            };
+            let bytes = hex::decode(frame["frame"].as_str().unwrap_or_default())?;
+            let length = frame["bytes"].as_u64().unwrap_or_default() as u32;
+            self.interface(port)
+                .and_then(|interface| {
+                    let direction = Some(direction);
+                    let writer = &mut self.writer;
+                    writer.write_head(interface, timestamp, &bytes, length, direction)
+                })
+                .map_err(|error| format!("{}: {error}", self.path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of an interface. It adds an egress that is no port, and a port that was
+    /// attached after the start.
+    fn interface(&mut self, name: &str) -> io::Result<u32> {
+        let known = self.interfaces.iter().position(|it| it == name);
+        let number = known.unwrap_or(self.interfaces.len()) as u32;
+        if known.is_none() {
+            self.writer.add_interface(number, name)?;
+            self.interfaces.push(name.to_owned());
+        }
+        Ok(number)
     }
 }
 
@@ -176,10 +198,22 @@ struct Line<'a> {
     bytes: u32,
     /// Frame on arrival, in hexadecimal; the first bytes of a long one.
     frame: String,
+    /// Frame that was forwarded; `None` for a drop or a punt.
+    transmitted: Option<Transmitted>,
     #[serde(flatten)]
     explanation: &'a Explanation,
     text: String,
     text_color: String,
+}
+
+/// Frame that left by an egress.
+#[derive(Serialize)]
+struct Transmitted {
+    /// Egress.
+    port: String,
+    bytes: u32,
+    /// In hexadecimal; the first bytes of a long one.
+    frame: String,
 }
 
 /// Formats a traced packet; runs in the daemon. Returns `None` if the packet does not match the
@@ -230,11 +264,23 @@ pub fn sample(
         target: traced.target,
         bytes: sample.arrived.length,
         frame: hex::encode(&sample.arrived.bytes),
+        transmitted: transmitted(names, sample),
         text: text(Style::Plain),
         text_color: text(Style::Color),
         explanation: &explanation,
     };
     serde_json::to_value(&line).ok()
+}
+
+fn transmitted(names: Names<'_>, sample: &Sample) -> Option<Transmitted> {
+    let (Verdict::Forward { ifindex }, Some(left)) = (sample.verdict, &sample.left) else {
+        return None;
+    };
+    Some(Transmitted {
+        port: names.port(ifindex),
+        bytes: left.length,
+        frame: hex::encode(&left.bytes),
+    })
 }
 
 fn bytes_and_length(head: &Head) -> (&[u8], usize) {

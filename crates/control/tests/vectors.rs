@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sidestep_control::compile::{Compiled, Counted};
 use sidestep_control::fragment::fragments;
 use sidestep_control::icmp::answer::answer;
-use sidestep_datapath::abi::{Reason, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_datapath::abi::{Reason, SIDESTEP_SAMPLE_BYTES};
 use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Copied, CounterId, Image, Native, Oversized, Report, Verdict, ViewId};
 use sidestep_model::config;
@@ -586,7 +586,7 @@ fn traced(target: Target, file: &NodeVectors, case: &Case) -> String {
                     Verdict::Punt(reason) => is_rewritten(reason),
                     Verdict::Drop(_) => false,
                 };
-                let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));
+                let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_BYTES));
                 differ("verdict", &verdict, &sample.verdict)
                     + &differ("steps", &native.trace(), &&sample.steps[..])
                     + &differ("frame that arrived", &arrived, &sample.arrived)

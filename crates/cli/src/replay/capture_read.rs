@@ -98,6 +98,8 @@ pub struct Packet<'a> {
     pub interface: &'a Interface,
     /// Nanoseconds since 1970-01-01 00:00 UTC; none in a Simple Packet Block.
     pub timestamp: Option<u64>,
+    /// The packet left by the interface (`epb_flags`). Always `false` in a pcap file.
+    pub is_outbound: bool,
     /// Length of the packet on the link, in bytes.
     pub original_length: u32,
     /// Captured bytes, from the destination MAC on.
@@ -117,6 +119,7 @@ struct Record {
     /// Index in the reader's interfaces.
     interface: usize,
     timestamp: Option<u64>,
+    is_outbound: bool,
     original_length: u32,
     data: Range<usize>,
 }
@@ -182,6 +185,7 @@ impl<R: Read> CaptureReader<R> {
             offset: record.offset,
             interface: &interfaces[record.interface],
             timestamp: record.timestamp,
+            is_outbound: record.is_outbound,
             original_length: record.original_length,
             data: &self.buffer[record.data],
         }))

@@ -13,6 +13,7 @@ const ENHANCED_PACKET: u32 = 6;
 
 /* Option codes. */
 const SHB_USERAPPL: u16 = 4;
+const EPB_FLAGS: u16 = 2;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 
@@ -20,6 +21,15 @@ const IF_TSRESOL: u16 = 9;
 const NANOSECONDS: u8 = 9;
 /// Snap length that tcpdump writes; it truncates nothing.
 const SNAP_LENGTH: u32 = 262_144;
+
+/// Direction of a packet at its interface: the values of `epb_flags`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The packet arrived.
+    Inbound = 1,
+    /// The packet left.
+    Outbound = 2,
+}
 
 /// Writer of a capture.
 pub struct CaptureWriter<W: Write> {
@@ -52,32 +62,40 @@ impl<W: Write> CaptureWriter<W> {
         );
         end_of_options(&mut body);
         writer.write_block(SECTION_HEADER, &[&body])?;
-        for (number, (ifindex, name)) in (0..).zip(ports) {
-            body.clear();
-            body.extend(LINK_TYPE_ETHERNET.to_le_bytes());
-            body.extend([0; 2]);
-            body.extend(SNAP_LENGTH.to_le_bytes());
-            option(&mut body, IF_NAME, name.as_bytes());
-            option(&mut body, IF_TSRESOL, &[NANOSECONDS]);
-            end_of_options(&mut body);
-            writer.write_block(INTERFACE_DESCRIPTION, &[&body])?;
-            writer.interfaces.insert(ifindex, number);
+        for (ifindex, name) in ports {
+            writer.add_interface(ifindex, name)?;
         }
         Ok(writer)
     }
 
-    /// Writes a frame of that port. `timestamp`: nanoseconds since 1970-01-01 00:00 UTC.
-    pub fn write(&mut self, ifindex: u32, timestamp: u64, frame: &[u8]) -> io::Result<()> {
-        self.write_head(ifindex, timestamp, frame, frame.len() as u32)
+    /// Writes a further interface, before its first packet.
+    pub fn add_interface(&mut self, ifindex: u32, name: &str) -> io::Result<()> {
+        let mut body = Vec::new();
+        body.extend(LINK_TYPE_ETHERNET.to_le_bytes());
+        body.extend([0; 2]);
+        body.extend(SNAP_LENGTH.to_le_bytes());
+        option(&mut body, IF_NAME, name.as_bytes());
+        option(&mut body, IF_TSRESOL, &[NANOSECONDS]);
+        end_of_options(&mut body);
+        self.write_block(INTERFACE_DESCRIPTION, &[&body])?;
+        let number = self.interfaces.len() as u32;
+        self.interfaces.insert(ifindex, number);
+        Ok(())
     }
 
-    /// As [`Self::write`], for the first bytes of a frame with this length.
+    /// Writes a frame of that port. `timestamp`: nanoseconds since 1970-01-01 00:00 UTC.
+    pub fn write(&mut self, ifindex: u32, timestamp: u64, frame: &[u8]) -> io::Result<()> {
+        self.write_head(ifindex, timestamp, frame, frame.len() as u32, None)
+    }
+
+    /// As [`Self::write`], for the first bytes of a frame with this length, and with its direction.
     pub fn write_head(
         &mut self,
         ifindex: u32,
         timestamp: u64,
         frame: &[u8],
         length: u32,
+        direction: Option<Direction>,
     ) -> io::Result<()> {
         let interface = *self.interfaces.get(&ifindex).ok_or_else(|| {
             io::Error::new(
@@ -96,7 +114,13 @@ impl<W: Write> CaptureWriter<W> {
         for (bytes, field) in head.chunks_exact_mut(4).zip(fields) {
             bytes.copy_from_slice(&field.to_le_bytes());
         }
-        self.write_block(ENHANCED_PACKET, &[&head, frame])
+        let mut options = Vec::new();
+        if let Some(direction) = direction {
+            option(&mut options, EPB_FLAGS, &(direction as u32).to_le_bytes());
+            end_of_options(&mut options);
+        }
+        let padding = &[0; 3][..frame.len().next_multiple_of(4) - frame.len()];
+        self.write_block(ENHANCED_PACKET, &[&head, frame, padding, &options])
     }
 
     /// Flushes all data to the operating system.
@@ -154,6 +178,11 @@ mod tests {
                 .expect("into memory");
         }
         assert!(writer.write(9, 0, &[]).is_err(), "no such port");
+        writer.add_interface(4, "late").expect("into memory");
+        let outbound = Some(Direction::Outbound);
+        writer
+            .write_head(4, 5, &[3; 61], 1500, outbound)
+            .expect("into memory");
         let file = writer.finish().expect("into memory");
 
         let (mut names, mut found) = (vec![], vec![]);
@@ -171,11 +200,13 @@ mod tests {
                         }
                         Block::EnhancedPacket(epb) => {
                             let timestamp = u64::from(epb.ts_high) << 32 | u64::from(epb.ts_low);
-                            found.push((
-                                [7, 3][epb.if_id as usize],
-                                timestamp,
-                                epb.packet_data().to_vec(),
-                            ));
+                            let interface = [7, 3, 4][epb.if_id as usize];
+                            found.push((interface, timestamp, epb.packet_data().to_vec()));
+                            let flags = epb.options.iter().find(|option| option.code.0 == 2);
+                            let flags = flags.map(|option| option.value.to_vec());
+                            let late = interface == 4;
+                            assert_eq!(flags, late.then(|| vec![2, 0, 0, 0]));
+                            assert_eq!(epb.origlen == 1500, late);
                         }
                         _ => {}
                     }
@@ -191,7 +222,8 @@ mod tests {
             };
             reader.consume(length);
         }
-        assert_eq!(names, ["eth0", "a-longer-name"]);
-        assert_eq!(found, sent);
+        assert_eq!(names, ["eth0", "a-longer-name", "late"]);
+        assert_eq!(found[..3], sent);
+        assert_eq!(found[3..], [(4, 5, vec![3; 61])]);
     }
 }

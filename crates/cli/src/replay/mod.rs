@@ -124,7 +124,7 @@ pub struct Replay {
     /// Ingress port of all packets, if one is given.
     port: Option<IfIndex>,
     packets: u64,
-    not_replayed: [NotReplayed; 2],
+    not_replayed: [NotReplayed; 3],
 }
 
 /// Outputs for each packet.
@@ -248,6 +248,10 @@ pub fn captured(path: &Path, number: u64) -> Result<(Interface, Vec<u8>), Replay
             continue;
         }
         let (length, all) = (packet.data.len(), packet.original_length);
+        if packet.is_outbound {
+            let problem = "it left by its interface; expected a packet that arrived";
+            return Err(wrong(problem.into()));
+        }
         if packet.is_truncated() {
             return Err(wrong(format!(
                 "the capture has only {length} of its {all} bytes"
@@ -285,7 +289,11 @@ impl Replay {
                 source,
             })?;
         let native = Native::new(&compiled.image);
-        let not_replayed = [NotReplayed::TRUNCATED_CAPTURE, NotReplayed::FRAME_TOO_LONG];
+        let not_replayed = [
+            NotReplayed::TRUNCATED_CAPTURE,
+            NotReplayed::FRAME_TOO_LONG,
+            NotReplayed::OUTBOUND,
+        ];
         Ok(Self {
             node,
             compiled,
@@ -323,6 +331,12 @@ impl Replay {
                     source,
                 })?;
             let Some(packet) = packet else { return Ok(()) };
+            if packet.is_outbound {
+                // `trace --write` also writes the packets that left.
+                self.packets += 1;
+                self.not_replayed[2].packets += 1;
+                continue;
+            }
             let ingress =
                 self.ingress(packet.interface)
                     .map_err(|problem| ReplayError::UnknownPort {

@@ -38,6 +38,12 @@ impl NotReplayed {
         sentence: "the frame is longer than 65549 bytes",
         packets: 0,
     };
+    /// The capture marks the packet as one that left by its interface.
+    pub const OUTBOUND: Self = Self {
+        reason: "outbound",
+        sentence: "the packet left by its interface",
+        packets: 0,
+    };
 }
 
 /// Report of a replay. `packets` is the exact sum of the four counts that follow it.

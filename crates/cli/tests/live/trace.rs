@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use sidestep_cli::replay::capture_read::CaptureReader;
 use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
@@ -412,7 +413,7 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
 }
 
 #[test]
-fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
+fn a_capture_of_a_trace_has_both_frames_and_is_replayed_with_the_same_verdicts() {
     let Some(_turn) = begin() else {
         return;
     };
@@ -422,7 +423,7 @@ fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (capture, config) = (path("trace.pcapng"), path("node.yaml"));
-    let a = star.socket("a");
+    let (a, b) = (star.socket("a"), star.socket("b"));
     // The long frame exceeds the default snapshot length.
     let frames = [to_end(&star, 1_200), without_srh(&star)];
     let words = [
@@ -440,6 +441,33 @@ fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     }
     let shown = [tracer.json(), tracer.json()];
     assert!(tracer.end().0.success());
+
+    // The frame that arrived, the same frame as `b` received it, and the one that was dropped.
+    let left = b.receive(PATIENCE).expect("receive").expect("a frame");
+    assert_ne!(left, frames[0]);
+    assert_eq!(shown[0]["transmitted"]["port"], "eth1");
+    assert_eq!(shown[0]["transmitted"]["bytes"], left.len());
+    assert_eq!(shown[0]["transmitted"]["frame"], hex(&left));
+    assert_eq!(shown[1]["transmitted"], Value::Null);
+    let file = std::fs::read(&capture).expect("a file");
+    let mut reader = CaptureReader::new(file.as_slice()).expect("a capture");
+    for (number, port, is_outbound, frame) in [
+        (0, "eth0", false, &frames[0]),
+        (0, "eth1", true, &left),
+        (1, "eth0", false, &frames[1]),
+    ] {
+        let packet = reader.next_packet().expect("no damage").expect("a packet");
+        assert_eq!(packet.interface.name.as_deref(), Some(port));
+        assert_eq!(packet.is_outbound, is_outbound, "{port}");
+        assert_eq!(packet.data, frame, "{port}");
+        assert_eq!(packet.timestamp, shown[number]["timestamp"].as_u64());
+    }
+    assert!(reader.next_packet().expect("no damage").is_none());
+    let packet_two = ["explain", "--in", &capture, "--packet", "2"];
+    let refused = text_of(&output(router, &packet_two));
+    let expected = "packet 2: it left by its interface; expected a packet that arrived";
+    assert!(refused.ends_with(expected), "{refused}");
+
     let mac = |node: &str, port: &str| sidestep_testkit::lab::mac_text(star.mac(node, port));
     let node = format!(
         "ports:
@@ -478,6 +506,8 @@ routes:
         assert!(shown["timestamp"].as_u64() > Some(1_700_000_000_000_000_000));
     }
     assert_eq!(lines.len(), 3, "two packets and the report");
+    assert_eq!(lines[2]["not_replayed"][0]["reason"], "outbound");
+    assert_eq!(lines[2]["not_replayed"][0]["packets"], 1);
     for (shown, frame) in shown.iter().zip(&frames) {
         assert_eq!(shown["frame"], hex(frame));
     }

@@ -49,15 +49,14 @@ pub struct TraceFilter {
 pub struct Sampling {
     /// This many at once, and as many each second after that.
     pub rate: NonZeroU32,
-    /// Bytes of a frame as it arrived; at most `SIDESTEP_SAMPLE_BYTES`.
+    /// Bytes to copy of a frame as it arrived and as it left; at most `SIDESTEP_SAMPLE_BYTES`.
     pub bytes: u32,
 }
 
 /// The first bytes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// At most [`Sampling::bytes`] of a frame as it arrived, or `SIDESTEP_SAMPLE_HEAD` of a frame
-    /// as it left.
+    /// At most [`Sampling::bytes`] of the frame.
     pub bytes: Vec<u8>,
     /// Bytes of the whole frame.
     pub length: u32,
@@ -330,7 +329,7 @@ fn prefix(net: IpNet) -> sidestep_filter_prefix {
 
 /// None: no sample of this version's.
 fn sample(raw: &sidestep_sample) -> Option<Sample> {
-    let left = &raw.left[..raw.left.len().min(raw.left_length as usize)];
+    let left = raw.left.get(..raw.left_bytes as usize)?;
     Some(Sample {
         time: raw.time,
         ifindex: raw.ifindex,

@@ -128,6 +128,7 @@ impl Pcap {
             offset,
             interface: 0,
             timestamp,
+            is_outbound: false,
             original_length,
             data: 0..buffer.len(),
         }))

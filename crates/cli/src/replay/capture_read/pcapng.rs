@@ -31,6 +31,13 @@ const END_OF_OPTIONS: u16 = 0;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
+/// `epb_flags`, and `pack_flags` of the obsolete block.
+const PACKET_FLAGS: u16 = 2;
+
+/// Bits of `epb_flags` with the direction.
+const DIRECTION: u32 = 3;
+/// `epb_flags`: the packet left by the interface.
+const OUTBOUND: u32 = 2;
 
 /// Interface attributes needed to interpret its packets.
 #[derive(Clone, Copy)]
@@ -277,10 +284,12 @@ impl Pcapng {
         }
         let (captured, original_length) = (field(at + 8), field(at + 12));
         let data = data(block, body, captured, at + 16, at + 8)?;
+        let options = body.get(data.end.next_multiple_of(4)..);
         Ok(Record {
             offset: block.offset,
             interface,
             timestamp,
+            is_outbound: is_outbound(self.order, options.unwrap_or_default()),
             original_length,
             data,
         })
@@ -298,6 +307,7 @@ impl Pcapng {
             offset: block.offset,
             interface,
             timestamp: None,
+            is_outbound: false,
             original_length,
             data,
         })
@@ -328,6 +338,26 @@ impl Pcapng {
         }
         Ok(index)
     }
+}
+
+/// Returns whether the options of a packet mark it as outbound. Malformed options are ignored,
+/// because the packet itself is complete.
+fn is_outbound(order: Order, mut options: &[u8]) -> bool {
+    while options.len() >= 4 {
+        let (code, length) = (order.u16(options, 0), usize::from(order.u16(options, 2)));
+        match (code, options.get(4..4 + length)) {
+            (END_OF_OPTIONS, _) | (_, None) => return false,
+            (PACKET_FLAGS, Some(value)) if length == 4 => {
+                return order.u32(value, 0) & DIRECTION == OUTBOUND;
+            }
+            _ => {
+                options = options
+                    .get(4 + length.next_multiple_of(4)..)
+                    .unwrap_or_default();
+            }
+        }
+    }
+    false
 }
 
 /// Where in `body` the packet is. `start`: its first byte; `length_at`: the field that says its

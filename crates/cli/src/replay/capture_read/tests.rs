@@ -422,3 +422,35 @@ fn a_block_of_a_kind_that_does_not_matter_may_be_of_any_size() {
     );
     assert!(reader.buffered() < 4096);
 }
+
+#[test]
+fn a_packet_is_outbound_if_its_flags_have_this_direction() {
+    let cases: [(&[(u16, u32)], bool); 6] = [
+        (&[], false),
+        (&[(2, 2)], true),
+        (&[(2, 1)], false),
+        // A comment comes first, and further bits are set.
+        (&[(1, 0x6162_6364), (2, 0x1_0002)], true),
+        // The options end before the flags.
+        (&[(0, 0), (2, 2)], false),
+        (&[(7, 0), (2, 3)], false),
+    ];
+    for order in [Order::Little, Order::Big] {
+        for (options, expected) in cases {
+            let file = Bytes::new(order).section().interface(1, 0, &[]);
+            // One packet of 5 bytes, padded to 8.
+            let mut body = file.part().u32(0).u32(0).u32(0).u32(5).u32(5);
+            body = body.bytes(&[9; 5]).bytes(&[0; 3]);
+            for (code, value) in options {
+                let length = if *code == 0 { 0 } else { 4 };
+                body = body.u16(*code).u16(length);
+                body = if length == 0 { body } else { body.u32(*value) };
+            }
+            let file = file.block(6, &body).out;
+            let mut reader = CaptureReader::new(file.as_slice()).expect("a capture");
+            let packet = reader.next_packet().expect("no damage").expect("a packet");
+            assert_eq!(packet.is_outbound, expected, "{order:?} {options:?}");
+            assert_eq!(packet.data, [9; 5]);
+        }
+    }
+}
