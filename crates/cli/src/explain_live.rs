@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sidestep_control::api::{self, Request};
 use sidestep_control::compile::Index;
 use sidestep_control::packet::{Datagram, HOP_LIMIT};
+use sidestep_control::pcap::PcapFilter;
 use sidestep_control::report::Port;
 use sidestep_datapath::{Native, Verdict};
 use sidestep_model::node::{IfIndex, Mac, Node};
@@ -16,18 +17,21 @@ use sidestep_model::node::{IfIndex, Mac, Node};
 use crate::explain::{Explanation, Names, text};
 use crate::port::{attached, attached_names, ports};
 use crate::style::Style;
-use crate::{Outcome, replay};
+use crate::{Outcome, pcap, replay};
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 #[command(
+    group = ArgGroup::new("selection").multiple(true).args(["packet", "pcap"]),
     group = ArgGroup::new("packet_source").required(true).args(["source", "frame", "input"]),
     override_usage = "sidestep explain [OPTIONS] SRC DST [SEGMENT]...
        sidestep explain [OPTIONS] --frame HEX
-       sidestep explain [OPTIONS] --in FILE --packet N",
+       sidestep explain [OPTIONS] --in FILE --packet N
+       sidestep explain [OPTIONS] --in FILE --pcap EXPR",
     after_help = "Examples:
   sidestep explain 2001:db8:a::1 2001:db8:b::1 fc00:2::e fc00:3::d6 --port eth1
   sidestep explain --in in.pcapng --packet 7
+  sidestep explain --in in.pcapng --pcap 'ip6 and host 2001:db8::1'
   tcpdump -r in.pcap -xx -c 1 | sidestep explain --port eth0 --frame -"
 )]
 pub struct Args {
@@ -51,12 +55,16 @@ pub struct Args {
     #[arg(long, value_name = "HEX")]
     pub frame: Option<String>,
     /// Capture with the packet: pcap or pcapng with Ethernet frames
-    #[arg(long = "in", value_name = "FILE", requires = "packet")]
+    #[arg(long = "in", value_name = "FILE", requires = "selection")]
     pub input: Option<PathBuf>,
-    /// Number of the packet in FILE, from 1
+    /// Number of the packet in FILE, from 1; with --pcap, number of the first candidate
     #[arg(long, value_name = "N", requires = "input", conflicts_with_all = ["source", "frame"],
         value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: Option<u64>,
+    /// Take the first packet in FILE that matches this expression of libpcap's filter language; needs
+    /// tcpdump
+    #[arg(long, value_name = "EXPR", requires = "input", conflicts_with_all = ["source", "frame"])]
+    pub pcap: Option<String>,
     /// Print JSON
     #[arg(short, long)]
     pub json: bool,
@@ -85,8 +93,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
 /// Returns the ingress port, and the frame in hexadecimal.
 fn question(args: &Args) -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> {
-    if let (Some(path), Some(number)) = (&args.input, args.packet) {
-        let (interface, frame) = replay::captured(path, number)?;
+    if let Some(path) = &args.input {
+        let program = args.pcap.as_deref().map(pcap::compile).transpose()?;
+        let filter = program.as_deref().map(PcapFilter::new).transpose();
+        let filter = filter.map_err(|error| format!("the kernel refused the filter: {error}"))?;
+        let from = args.packet.unwrap_or(1);
+        let (number, interface, frame) = replay::captured(path, from, filter.as_ref())?;
+        if filter.is_some() {
+            // Standard output has only the explanation.
+            eprintln!("packet {number} of {}", path.display());
+        }
         let port = match &args.port {
             Some(port) => port.clone(),
             None => captured_port(&ports()?, interface.name, path, number)?,
@@ -305,7 +321,9 @@ mod tests {
         assert_eq!((args.segments.len(), args.hop_limit), (2, Some(0)));
         assert!(parsed("10.0.0.1 10.0.0.2 --port eth0").is_ok());
         assert!(parsed("--frame 00 --port eth0").is_ok());
-        assert!(parsed("--in a.pcap --packet 1").is_ok());
+        for selection in ["--packet 1", "--pcap ip6", "--packet 1 --pcap ip6"] {
+            assert!(parsed(&format!("--in a.pcap {selection}")).is_ok());
+        }
         for (line, expected) in [
             ("", "required"),
             ("fc00::1", "<DST>"),
@@ -319,6 +337,8 @@ mod tests {
             ("fc00::1 fc00::2 --hop-limit 256", "0..=255"),
             ("--in a.pcap", "--packet"),
             ("--packet 3", "--in"),
+            ("--pcap ip6", "--in"),
+            ("--frame 00 --pcap ip6", "cannot be used with"),
             ("--in a.pcap --packet 0", "1.."),
             ("--frame 00 --packet 3", "cannot be used with"),
         ] {

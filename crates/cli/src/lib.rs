@@ -30,6 +30,7 @@ pub mod monitor;
 pub mod netns;
 pub mod node_file;
 pub mod oam;
+mod pcap;
 pub mod policy;
 pub mod port;
 pub mod replay;

@@ -16,13 +16,13 @@ use sidestep_model::node::Node;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Outcome;
 use crate::explain::headers::Value;
 use crate::explain::{Explanation, Names, Run, Step};
 use crate::explain_live::{printed, take_text};
 use crate::replay::capture_write::{CaptureWriter, Direction};
 use crate::style::{Ink, Style};
 use crate::tables::count;
+use crate::{Outcome, pcap};
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +37,10 @@ pub struct Args {
     /// Also write each packet to a pcapng file, as it arrived and as it was transmitted
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Expression of libpcap's filter language that the frame that arrived must also match; needs
+    /// tcpdump
+    #[arg(long, value_name = "EXPR")]
+    pub pcap: Option<String>,
     /// Print JSON, one line per packet
     #[arg(short, long)]
     pub json: bool,
@@ -63,8 +67,10 @@ fn help() -> String {
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     // A wrong filter is reported without a daemon.
     Filter::parse(&args.filter)?;
+    let pcap = args.pcap.as_deref().map(pcap::compile).transpose()?;
     let (begun, answers) = api::stream(Request::Trace {
         filter: args.filter.clone(),
+        pcap,
         rate: args.rate,
         count: args.count,
         whole: args.write.is_some(),
@@ -309,7 +315,7 @@ pub fn completions(words: &[&str]) -> Vec<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
-            "--rate" | "--count" | "--write" => drop(words.next()),
+            "--rate" | "--count" | "--write" | "--pcap" => drop(words.next()),
             option if option.starts_with('-') => {}
             word => filter.push(word),
         }
@@ -355,7 +361,7 @@ mod tests {
         };
         assert_eq!(after(""), "port src dst sid proto verdict reason");
         assert_eq!(
-            after("--rate 5 -j verdict drop"),
+            after("--rate 5 --pcap ip6 -j verdict drop"),
             "port src dst sid proto reason"
         );
         assert_eq!(after("src fc00::/16 verdict"), "forward punt drop");

@@ -8,5 +8,6 @@ pub mod fragment;
 pub mod icmp;
 mod link_address;
 pub mod packet;
+pub mod pcap;
 pub mod report;
 pub mod trace;

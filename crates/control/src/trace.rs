@@ -17,7 +17,7 @@ use thiserror::Error;
 /// LIMIT: packets printed per second.
 pub const RATE_MAX: u32 = 1000;
 /// LIMIT: packets per second that the daemon examines if the packet path cannot apply the whole
-/// filter (`proto`).
+/// filter (`proto`, a pcap filter).
 pub(crate) const EXAMINED_MAX: u32 = 1000;
 
 /// Keywords of the terms, with their arguments.
@@ -214,7 +214,7 @@ impl Filter {
         }
     }
 
-    /// Whether the packet path applies the whole filter, so that it can also limit the rate.
+    /// Whether the packet path applies all terms.
     pub(crate) fn is_decided_in_packet_path(&self) -> bool {
         self.protocol.is_none()
     }

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sidestep_control::compile::{CompileError, Compiled, Compiler};
+use sidestep_control::pcap::PcapFilter;
 use sidestep_datapath::{FRAME_MAX, Limits, Native, Verdict};
 use sidestep_model::node::{IfIndex, Node};
 use thiserror::Error;
@@ -91,6 +92,16 @@ pub enum ReplayError {
         packet: u64,
         /// Problem.
         problem: String,
+    },
+    /// No packet of the capture matches the filter.
+    #[error("{}: no packet that arrived matches the filter, from packet {from} on; the capture has {number}", .path.display())]
+    NoMatch {
+        /// The capture.
+        path: PathBuf,
+        /// Number of the first candidate, from 1.
+        from: u64,
+        /// Number of packets, in words.
+        number: String,
     },
     /// The node cannot be compiled.
     #[error("{}: {source}", .path.display())]
@@ -220,16 +231,21 @@ fn open(path: &Path) -> Result<CaptureReader<BufReader<File>>, ReplayError> {
     })
 }
 
-/// Returns the interface and the bytes of one packet of a capture. Packets count from 1.
+/// Returns number, interface and bytes of one packet of a capture: packet `from`, or the first one
+/// from there on that arrived and matches the filter. Packets count from 1.
 ///
 /// # Errors
 /// The capture cannot be read up to the packet, ends before it, or has only a part of it.
-pub fn captured(path: &Path, number: u64) -> Result<(Interface, Vec<u8>), ReplayError> {
+pub fn captured(
+    path: &Path,
+    from: u64,
+    filter: Option<&PcapFilter>,
+) -> Result<(u64, Interface, Vec<u8>), ReplayError> {
     let mut reader = open(path)?;
     let mut packets = 0;
-    let wrong = |problem| ReplayError::Packet {
+    let wrong = |packet, problem| ReplayError::Packet {
         path: path.into(),
-        packet: number,
+        packet,
         problem,
     };
     loop {
@@ -241,28 +257,35 @@ pub fn captured(path: &Path, number: u64) -> Result<(Interface, Vec<u8>), Replay
             })?;
         let Some(packet) = packet else {
             let number = tables::count(packets, "packet");
-            return Err(wrong(format!("the capture has {number}, counted from 1")));
+            return Err(if filter.is_some() && from <= packets {
+                let path = path.into();
+                ReplayError::NoMatch { path, from, number }
+            } else {
+                wrong(from, format!("the capture has {number}, counted from 1"))
+            });
         };
         packets = packet.number;
-        if packets < number {
+        if packets < from {
             continue;
         }
         let (length, all) = (packet.data.len(), packet.original_length);
-        if packet.is_outbound {
-            let problem = "it left by its interface; expected a packet that arrived";
-            return Err(wrong(problem.into()));
+        if let Some(filter) = filter {
+            let matches = filter.matches(packet.data, all as usize);
+            let matches = matches.map_err(|error| wrong(packets, format!("filter: {error}")))?;
+            if packet.is_outbound || !matches {
+                continue;
+            }
         }
-        if packet.is_truncated() {
-            return Err(wrong(format!(
-                "the capture has only {length} of its {all} bytes"
-            )));
-        }
-        if length > FRAME_MAX {
-            return Err(wrong(format!(
-                "{length} bytes; expected at most {FRAME_MAX}"
-            )));
-        }
-        return Ok((packet.interface.clone(), packet.data.to_vec()));
+        let problem = if packet.is_outbound {
+            "it left by its interface; expected a packet that arrived".into()
+        } else if packet.is_truncated() {
+            format!("the capture has only {length} of its {all} bytes")
+        } else if length > FRAME_MAX {
+            format!("{length} bytes; expected at most {FRAME_MAX}")
+        } else {
+            return Ok((packets, packet.interface.clone(), packet.data.to_vec()));
+        };
+        return Err(wrong(packets, problem));
     }
 }
 

@@ -514,6 +514,94 @@ routes:
 }
 
 #[test]
+fn a_pcap_expression_selects_packets_and_only_these_count_for_the_rate() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for mode in MODES {
+        let star = star("livepcap");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let a = star.socket("a");
+        // libpcap's `ip6 proto` sees the first Next Header only.
+        let cases = [
+            ("udp port 5001 or ip6 proto 43", &[1][..]),
+            ("ip6 src fc00:a::2 and tcp", &[2]),
+            ("dst host fc00:5::e", &[1, 2]),
+            ("ether proto 0x86dd and greater 1000", &[1]),
+        ];
+        let frames = [plain(&star), to_end(&star, 1_000), without_srh(&star)];
+        for (expression, selected) in cases {
+            let count = selected.len().to_string();
+            let words = [
+                "-j",
+                "--rate",
+                "2",
+                "--count",
+                &count,
+                "--pcap",
+                expression,
+                "src",
+                "fc00:a::2",
+            ];
+            let mut tracer = Tracer::start(router, &words);
+            // More than two packets that do not match, before those that do.
+            for _ in 0..20 {
+                a.send(&frames[0]).expect("send");
+            }
+            for frame in &frames {
+                a.send(frame).expect("send");
+            }
+            for number in selected {
+                assert_eq!(
+                    tracer.json()["frame"],
+                    hex(&frames[*number]),
+                    "{mode} {expression}"
+                );
+            }
+            assert!(tracer.end().0.success());
+        }
+    }
+}
+
+#[test]
+fn explain_takes_the_first_packet_that_arrived_and_matches_a_pcap_expression() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = star("livefind");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let capture = folder.path().join("in.pcapng").display().to_string();
+    let a = star.socket("a");
+    let frames = [plain(&star), to_end(&star, 100), without_srh(&star)];
+    let words = ["--count", "3", "--write", &capture, "src", "fc00:a::2"];
+    let tracer = Tracer::start(router, &words);
+    for frame in &frames {
+        a.send(frame).expect("send");
+    }
+    assert!(tracer.end().0.success());
+    // Packets 2 and 4 of the file are the transmitted ones.
+    for (options, packet, frame) in [
+        (&["--pcap", "ip6"][..], 1, &frames[0]),
+        (&["--pcap", "ip6", "--packet", "2"], 3, &frames[1]),
+        (&["--pcap", "tcp"], 5, &frames[2]),
+    ] {
+        let found = output(
+            router,
+            &[&["explain", "--in", &capture][..], options].concat(),
+        );
+        assert!(found.status.success(), "{options:?}");
+        let chosen = String::from_utf8_lossy(&found.stderr);
+        assert_eq!(chosen, format!("packet {packet} of {capture}\n"));
+        let found = String::from_utf8_lossy(&found.stdout);
+        assert_eq!(found, explained(&star, frame), "{options:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
     let Some(_turn) = begin() else {
         return;
@@ -542,6 +630,11 @@ fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
         &["trace", "host", "fc00::1"],
         1,
         "sidestep: filter: unknown word \"host\"; a term is one of: port IF, ",
+    );
+    check(
+        &["trace", "--pcap", "ip6 and hots"],
+        1,
+        "sidestep: --pcap \"ip6 and hots\": tcpdump: ",
     );
     check(
         &["trace", "--rate", "0"],

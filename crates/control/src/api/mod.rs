@@ -127,6 +127,9 @@ pub enum Request {
     Trace {
         /// Arguments of a [`crate::trace::Filter`].
         filter: Vec<String>,
+        /// Program of a [`crate::pcap::PcapFilter`] for the frame that arrived.
+        #[serde(default)]
+        pcap: Option<Vec<crate::pcap::Instruction>>,
         /// Maximum number of packets per second.
         rate: u32,
         /// Number of packets after which the trace ends; none: no limit.

@@ -5,6 +5,7 @@
 //! its count or when the client disconnects. The normal programs are in place before the client
 //! gets the end line.
 
+use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -14,11 +15,12 @@ use nix::poll::PollFlags;
 use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
-use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
+use sidestep_datapath::kernel::{Kernel, KernelError, Sample, Sampling, Tracer};
 
 use super::lines::Lines;
 use super::{Daemon, nanoseconds};
 use crate::api::{Incoming, Request, TraceLine, TracedPort};
+use crate::pcap::PcapFilter;
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, TracedPacket};
 
 /// Samples sent per round of the event loop.
@@ -28,6 +30,7 @@ const ROUND: usize = 32;
 pub(super) struct Tracing {
     lines: Lines,
     filter: Filter,
+    pcap: Option<PcapFilter>,
     /// Limits the rate where the packet path cannot.
     bucket: Bucket,
     /// Packets still to send; none: until the client disconnects.
@@ -49,6 +52,7 @@ pub(super) struct Preparing {
 /// Options of the client.
 struct TraceOptions {
     filter: Filter,
+    pcap: Option<PcapFilter>,
     rate: NonZeroU32,
     count: Option<u64>,
 }
@@ -76,6 +80,7 @@ impl Daemon {
     ) -> Result<(TraceOptions, Receiver<Result<Tracer, KernelError>>), String> {
         let Request::Trace {
             filter,
+            pcap,
             rate,
             count,
             whole,
@@ -95,16 +100,18 @@ impl Daemon {
         if *count == Some(0) {
             return Err("count: must be at least 1".into());
         }
+        let pcap = pcap.as_deref().map(PcapFilter::new).transpose();
+        let pcap = pcap.map_err(|error| format!("the kernel refused the pcap filter: {error}"))?;
         let port = filter.port.as_deref().map(|name| self.attached_port(name));
         let ifindex = port.transpose()?.map(|port| port.ifindex.0);
         let in_packet_path = filter.in_packet_path(ifindex);
         let sampling = Sampling {
-            rate: if filter.is_decided_in_packet_path() {
+            rate: if filter.is_decided_in_packet_path() && pcap.is_none() {
                 rate
             } else {
                 NonZeroU32::new(EXAMINED_MAX).unwrap_or(rate)
             },
-            bytes: if *whole {
+            bytes: if *whole || pcap.is_some() {
                 SIDESTEP_SAMPLE_BYTES
             } else {
                 SIDESTEP_SAMPLE_HEAD
@@ -121,6 +128,7 @@ impl Daemon {
         thread.spawn(load).map_err(|error| error.to_string())?;
         let options = TraceOptions {
             filter,
+            pcap,
             rate,
             count: *count,
         };
@@ -152,12 +160,14 @@ impl Daemon {
         };
         let TraceOptions {
             filter,
+            pcap,
             rate,
             count,
         } = preparing.options;
         let mut tracing = Tracing {
             lines,
             filter,
+            pcap,
             bucket: Bucket::new(rate),
             left: count,
             sent: 0,
@@ -212,6 +222,14 @@ impl Daemon {
             if tracing.left == Some(0) {
                 return;
             }
+            match tracing.is_selected_by_pcap(sample) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(_) => {
+                    tracing.lost += 1;
+                    continue;
+                }
+            }
             let port = self
                 .attached
                 .values()
@@ -227,7 +245,7 @@ impl Daemon {
             else {
                 continue;
             };
-            if !tracing.filter.is_decided_in_packet_path() && !tracing.bucket.take() {
+            if !tracing.is_decided_in_packet_path() && !tracing.bucket.take() {
                 continue;
             }
             tracing.send(packet);
@@ -255,6 +273,18 @@ impl Tracing {
     ) -> impl Iterator<Item = (BorrowedFd<'a>, PollFlags)> {
         let ring = kernel.trace_fd().map(|fd| (fd, PollFlags::POLLIN));
         std::iter::once(self.lines.poll_events(!self.ended)).chain(ring)
+    }
+
+    fn is_selected_by_pcap(&self, sample: &Sample) -> io::Result<bool> {
+        let arrived = &sample.arrived;
+        self.pcap.as_ref().map_or(Ok(true), |filter| {
+            filter.matches(&arrived.bytes, arrived.length as usize)
+        })
+    }
+
+    /// Whether the packet path applies the whole filter, so that it also limits the rate.
+    fn is_decided_in_packet_path(&self) -> bool {
+        self.filter.is_decided_in_packet_path() && self.pcap.is_none()
     }
 
     fn send(&mut self, packet: Value) {

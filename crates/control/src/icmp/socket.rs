@@ -126,8 +126,13 @@ pub(crate) fn hear_icmp4(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     set(socket, libc::SOL_RAW, ICMP_FILTER, &filter)
 }
 
-/// Sets a socket option whose value is plain bytes.
-fn set<T: Copy>(socket: &impl AsRawFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+/// Sets a socket option whose value is plain bytes, or has pointers that the kernel only reads.
+pub(crate) fn set<T: Copy>(
+    socket: &impl AsRawFd,
+    level: i32,
+    option: i32,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which the kernel copies.
     let result = unsafe {
         libc::setsockopt(
