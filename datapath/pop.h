@@ -12,9 +12,16 @@
  * Removes the SRH at `at`. The Next Header field at `link` announces it, and `next` follows it. A
  * plan removes one range of bytes, so a further SRH has to follow the last one directly. The SRH
  * that the plan changes may lie behind the range.
+ *
+ * RFC 8200 4: a Hop-by-Hop header behind the SRH is an error. Without the SRH, it would be one that
+ * no router has processed.
  */
 INLINE verdict srh_pop(ENV *e, struct packet *p, __u32 at, __u32 length, __u32 link, __u8 next)
 {
+	if (unlikely(next == PROTO_HOP_BY_HOP)) {
+		p->link = (__u16)at;
+		return drop(hop_by_hop_order);
+	}
 	if (!(p->plan & PLAN_POP)) {
 		p->plan |= PLAN_POP;
 		p->pop = (__u16)at;

@@ -160,6 +160,12 @@ def add_order(cases):
     packet = outer(END_DT6, DESTINATION_OPTIONS) / options_header(ROUTING, padding) / used / options_header(IPV6, padding) / inner6(64)
     cases.dropped("end_dt6_with_hop_by_hop_options_behind_an_srh", "8200 4", packet, "hop_by_hop_order",
                   answer(HEADEND, error(4, 1, 48, packet)), (inner6(63), ORDER))
+    behind = options_header(UDP_PROTOCOL, padding) / udp6(HEADEND, SEGMENT_1)
+    packet = outer(END_PSP, ROUTING) / SRH(next_header=HOP_BY_HOP, segments_left=1, segment_list=[SEGMENT_1, END_PSP]) / behind
+    cases.dropped("end_psp_with_hop_by_hop_options_behind_the_srh", ["8200 4", "8986 4.16.1"], packet, "hop_by_hop_order",
+                  answer(HEADEND, error(4, 1, 40, packet)),
+                  (outer(SEGMENT_1, HOP_BY_HOP, hop_limit=63) / behind, "PSP does not look at the next header"),
+                  "Without the SRH, it would be a Hop-by-Hop header that no router has processed.")
 
 
 def add_security(cases):

@@ -2,6 +2,9 @@
 //! packets of nested headers with wrong fields. The same rules as in fuzzing, without a sanitizer,
 //! on the same frames each time.
 
+use std::fs;
+use std::path::Path;
+
 use sidestep_datapath::FRAME_MAX;
 use sidestep_fuzz::Target;
 use sidestep_fuzz::datapath::Datapath;
@@ -41,6 +44,18 @@ fn every_vector_after_earlier_packets_keeps_the_rules() {
             bench.run(port, frame);
         }
     }
+}
+
+#[test]
+fn every_input_that_once_failed_keeps_the_rules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("inputs/datapath");
+    let mut target = Datapath::new();
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("a folder") {
+        target.run(&fs::read(entry.expect("an entry").path()).expect("a file"));
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 #[test]
