@@ -10,7 +10,7 @@ keep=''
 scratch=/run/$prefix # in memory
 command='./dev demo'
 sidestep=''
-bench=''
+meter=''
 result=''
 
 # --- output -------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ begin() {
 	exec 9>"/run/$prefix.lock"
 	flock -n 9 || { printf '%s\n' "another demo is running" >&2 && exit 2; }
 	sidestep=$(program "${SIDESTEP-}" sidestep)
-	# shellcheck disable=SC2034 # used by demo/run
-	bench=$(program "${SIDESTEP_BENCH-}" sidestep-bench)
+	# shellcheck disable=SC2034 # used by demo/line.sh
+	meter=$(program '' sidestep-rate)
 	if [[ -n $clean ]]; then
 		remove
 		printf '%s\n' "the network of the demo is removed"

@@ -5,14 +5,14 @@ routers=(pe1 p pe2)
 size=78 # bytes of a frame without FCS: UDP over IPv6 with room for the stamp of the generator
 
 # Sets rate_xdp and rate_tc, in packets per second. Without an XDP program on pe1, its veth accepts no
-# XDP redirects from the generator, and the first --via attaches a program that passes every packet.
-via=(--via "$prefix-pe1:eth0")
+# XDP redirects from the generator. At this interface the meter attaches
+# a program that passes every packet.
+via=("$prefix-pe1:eth0")
 rate() {
 	local frame
-	[[ -n $bench ]] || return 0
+	[[ -n $meter ]] || return 0
 	frame=$(frame)
-	"$bench" rate --from "$prefix-a:eth0" --to "$prefix-b:eth0" --frame "$frame" "$@" 9>&- \
-		>"$scratch/rate" || fail "sidestep-bench rate"
+	"$meter" "$prefix-a:eth0" "$prefix-b:eth0" "$frame" "$@" 9>&- >"$scratch/rate" || fail "sidestep-rate"
 	rate_xdp=$(sed -n 's/^xdp //p' "$scratch/rate") rate_tc=$(sed -n 's/^tc //p' "$scratch/rate")
 	ok "$size-byte UDP packets a > b, one flow, counted at b: $(mpps "$rate_xdp") in XDP," \
 		"$(mpps "$rate_tc") at TC ingress"
@@ -70,7 +70,7 @@ counters() {
 
 side_by_side() {
 	local linux sidestep ratio
-	[[ -n $bench ]] || return 0
+	[[ -n $meter ]] || return 0
 	heading "Side by side"
 	linux=$(better "${before[@]}" "${after[@]}") sidestep=$(better "${with[@]}")
 	ratio=$(awk '{ printf "%.1f times", $1 / $2 }' <<<"$sidestep $linux")

@@ -9,6 +9,7 @@ repository and the file system are as before.
 import argparse
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -25,7 +26,9 @@ import sbom
 from changelog import Refused
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ("sidestep", "sidestep-bench")
+# Programs, and the workspaces of their crates.
+PROGRAMS = {"sidestep": ".", "sidestep-bench": "bench"}
+PACKAGES = [f"{program}{suffix}" for program in PROGRAMS for suffix in ("", "-dbgsym")]
 SIGNALS = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 # Seconds that a stopped build has to end.
 PATIENCE = 10
@@ -51,6 +54,25 @@ def present_version(root):
     return manifest["workspace"]["package"]["version"]
 
 
+def target():
+    """Folder of all build output."""
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+
+
+def check_tested():
+    """Refuses a commit for which the last `./dev test --all` was not green."""
+    commit = git("rev-parse", "HEAD")
+    try:
+        tested = json.loads((target() / "tested.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        tested = {"commit": "none", "failed": 0}
+    if tested["commit"] != commit or tested["failed"]:
+        raise Refused(
+            f"the last `./dev test --all` of a clean tree was of commit {tested['commit'][:12]}, with "
+            f"{tested['failed']} failures, and this is {commit[:12]}: run `./dev test --all` first"
+        )
+
+
 def check(version, tag):
     """Refuses a release that could not be published."""
     changelog.check_successor(version, present_version(ROOT))
@@ -70,14 +92,19 @@ def check(version, tag):
 
 def commit_version(source, version):
     """Commits version and changelog in the worktree. Returns the commit and the release notes."""
-    manifest = source / "Cargo.toml"
-    text = manifest.read_text(encoding="utf-8")
-    manifest.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', text, count=1), encoding="utf-8")
+    for workspace in map(source.joinpath, PROGRAMS.values()):
+        manifest = workspace / "Cargo.toml"
+        text = manifest.read_text(encoding="utf-8")
+        text, found = re.subn(r'(?m)^version = ".*"$', f'version = "{version}"', text, count=1)
+        if not found:
+            raise Refused(f'{manifest.relative_to(source)} has no line `version = "..."`')
+        manifest.write_text(text, encoding="utf-8")
     if present_version(source) != version:
         raise Refused('Cargo.toml has another line `version = "..."` before that of [workspace.package]: move it down')
-    done = subprocess.run(["cargo", "update", "--workspace", "--quiet"], cwd=source, check=False)
-    if done.returncode:
-        raise Refused("cargo cannot write the version to Cargo.lock (see above)")
+    for workspace in map(source.joinpath, PROGRAMS.values()):
+        done = subprocess.run(["cargo", "update", "--workspace", "--quiet"], cwd=workspace, check=False)
+        if done.returncode:
+            raise Refused(f"cargo cannot write the version to {workspace.relative_to(source)}/Cargo.lock (see above)")
     page = source / "CHANGELOG.md"
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     text, notes = changelog.release(page.read_text(encoding="utf-8"), version, date)
@@ -109,7 +136,7 @@ def build_packages(source, folder):
     environment["CARGO_TARGET_DIR"] = str(source / "target")
     # In a process group of its own, the build ends before its folder is removed.
     build = subprocess.Popen(
-        ["./dev", "package", folder], cwd=source, env=environment, stdin=subprocess.DEVNULL, process_group=0
+        ["./dev", "package", folder, *PACKAGES], cwd=source, env=environment, stdin=subprocess.DEVNULL, process_group=0
     )
     try:
         status = build.wait()
@@ -165,7 +192,9 @@ def release(version, dry_run):
     """Builds a release, and publishes it in this repository unless it is a dry run."""
     tag = f"v{version}"
     check(version, tag)
-    folder = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / f"release-{version}"
+    if not dry_run:
+        check_tested()
+    folder = target() / f"release-{version}"
     source = folder / "source"
     if source.exists():
         raise Refused(

@@ -107,24 +107,28 @@ def document(root, trees, packages, checksums, seconds):
 
 
 def documents(source, programs, seconds):
-    """Bill of materials of each program, by the name of its crate, as JSON text."""
+    """Bill of materials of each program, by the name of its crate, as JSON text.
+
+    `programs` has the workspace of each program, a folder of `source`.
+    """
+    return {program: of_program(source / folder, program, seconds) for program, folder in programs.items()}
+
+
+def of_program(workspace, program, seconds):
+    """Bill of materials of a program as JSON text."""
 
     def cargo(*arguments):
         command = ["cargo", *arguments, "--locked"]
-        return subprocess.run(command, cwd=source, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(command, cwd=workspace, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    # The build selects the same packages, so features are the same.
-    selected = [word for program in programs for word in ("--package", program)]
+    # The build selects the same package, so features are the same.
     trees = [
-        parse_tree(cargo("tree", *selected, "--edges", edges, "--prefix", "depth", "--format", " {p}"))
+        parse_tree(cargo("tree", "--package", program, "--edges", edges, "--prefix", "depth", "--format", " {p}"))
         for edges in (LINKED, BUILD)
     ]
     metadata = json.loads(cargo("metadata", "--format-version", "1"))
     packages = {(package["name"], package["version"]): package for package in metadata["packages"]}
-    lock = tomllib.loads((source / "Cargo.lock").read_text(encoding="utf-8"))
+    lock = tomllib.loads((workspace / "Cargo.lock").read_text(encoding="utf-8"))
     checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock["package"]}
-    roots = {name: (name, version) for name, version in packages if name in programs}
-    return {
-        program: json.dumps(document(roots[program], trees, packages, checksums, seconds), indent=2) + "\n"
-        for program in programs
-    }
+    root = next(crate for crate in packages if crate[0] == program)
+    return json.dumps(document(root, trees, packages, checksums, seconds), indent=2) + "\n"

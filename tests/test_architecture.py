@@ -33,7 +33,10 @@ def drawn():
 def real():
     """The same sets from cargo."""
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
-    packages = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)["packages"]
+    packages = []
+    for workspace in (ROOT, ROOT / "bench"):
+        metadata = subprocess.run(command, cwd=workspace, check=True, capture_output=True).stdout
+        packages += json.loads(metadata)["packages"]
     room = {package["name"]: Path(package["manifest_path"]).parent.name for package in packages}
     arrows = {None: set(), "dev": set()}
     for package in packages:
@@ -74,7 +77,7 @@ class Architecture(unittest.TestCase):
 
     def test_every_crate_and_folder_of_the_table_is_there_and_drawn(self):
         text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-        for path in re.findall(r"`((?:datapath|crates|vectors|docs|tests)/[\w./]*)`", text):
+        for path in re.findall(r"`((?:datapath|crates|bench|vectors|docs|tests)/[\w./]*)`", text):
             self.assertTrue((ROOT / path).exists(), f"ARCHITECTURE.md names {path}, which is not there")
         for crate in (ROOT / "crates").iterdir():
             self.assertRegex(text, rf"(?m)^\s+{crate.name}\[", f"crates/{crate.name} is not in the picture")
@@ -132,7 +135,7 @@ class Architecture(unittest.TestCase):
 
     def test_every_c_file_says_its_licence(self):
         bpf = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
-        for folder in (DATAPATH, ROOT / "crates"):
+        for folder in (DATAPATH, ROOT / "crates", ROOT / "bench"):
             for path, text in c_sources(folder):
                 if "target" not in path.parts:
                     self.assertIn(bpf, text.splitlines()[0], path)

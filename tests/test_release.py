@@ -44,7 +44,7 @@ TREE = """
 1 sidestep-wire v0.2.0 (/source/crates/wire)
 2 strsim v0.11.1 (*)
 
-0 sidestep-bench v0.2.0 (/source/crates/bench)
+0 sidestep-bench v0.2.0 (/source/bench)
 1 csv v1.4.0
 1 clap v4.6.7 (*)
 """
@@ -53,8 +53,9 @@ SECONDS = 1_790_000_000
 # A stand-in for the real ./dev, which needs minutes.
 DEV = """#!/bin/bash
 set -euo pipefail
-[[ $1 == package ]]
+[[ "$*" == "package $2 sidestep sidestep-dbgsym sidestep-bench sidestep-bench-dbgsym" ]]
 grep -q '"0.2.0"' Cargo.lock
+grep -q '"0.2.0"' bench/Cargo.lock
 mkdir -p "$CARGO_TARGET_DIR"
 %s
 echo package >"$2/sidestep_0.2.0-1_amd64.deb"
@@ -175,19 +176,22 @@ class Release(unittest.TestCase):
         for role in ("AUTHOR", "COMMITTER"):
             self.environment |= {f"GIT_{role}_NAME": "Test", f"GIT_{role}_EMAIL": "test@example.org"}
         self.environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "CARGO_NET_OFFLINE": "true"}
-        manifest = '[workspace]\nresolver = "3"\nmembers = ["crates/*"]\n\n[workspace.package]\nversion = "0.1.0"\n'
+        manifest = '[workspace]\nresolver = "3"\nmembers = ["crates/*"]\nexclude = ["bench"]\n\n[workspace.package]\nversion = "0.1.0"\n'
         self.write("Cargo.toml", manifest)
         self.write("CHANGELOG.md", CHANGELOG)
         self.write(".gitignore", "/target\n__pycache__/\n")
         self.package("sidestep", 'shared = { path = "../shared" }')
-        self.package("sidestep-bench", 'sidestep = { path = "../sidestep" }')
+        bench = MANIFEST.format(name="sidestep-bench", dependencies='sidestep = { path = "../crates/sidestep" }')
+        self.write("bench/Cargo.toml", "[workspace]\n" + bench.replace("version.workspace = true", 'version = "0.1.0"'))
+        self.write("bench/src/lib.rs", "")
         self.package("shared", "")
         self.package("unused", "")
         self.write("dev", DEV % "").chmod(0o755)
         for name in ("release.py", "changelog.py", "sbom.py"):
             (self.root / "packaging").mkdir(exist_ok=True)
             shutil.copy(ROOT / "packaging" / name, self.root / "packaging")
-        self.run_in("cargo", "generate-lockfile", "--quiet")
+        for manifest in ("Cargo.toml", "bench/Cargo.toml"):
+            self.run_in("cargo", "generate-lockfile", "--quiet", "--manifest-path", manifest)
         self.git("init", "--quiet", "--initial-branch=main")
         self.commit()
 
@@ -212,6 +216,12 @@ class Release(unittest.TestCase):
     def commit(self):
         self.git("add", ".")
         self.git("commit", "--quiet", "--message=change")
+        self.tested()
+
+    def tested(self, failed=0):
+        """Writes the record of `./dev test --all`."""
+        commit = self.git("rev-parse", "HEAD")
+        self.write("target/tested.json", json.dumps({"commit": commit, "failed": failed}))
 
     def release(self, *arguments):
         """Exit status and messages of `./dev release ARGUMENTS`."""
@@ -245,9 +255,13 @@ class Release(unittest.TestCase):
         self.assertEqual(self.git("rev-parse", "v0.2.0^{commit}"), self.git("rev-parse", "HEAD"))
         self.assertEqual(self.git("status", "--porcelain"), "")
         changed = self.git("diff", "--name-only", "HEAD^").split()
-        self.assertEqual(changed, ["CHANGELOG.md", "Cargo.lock", "Cargo.toml"])
+        self.assertEqual(
+            changed, ["CHANGELOG.md", "Cargo.lock", "Cargo.toml", "bench/Cargo.lock", "bench/Cargo.toml"]
+        )
         manifest = tomllib.loads((self.root / "Cargo.toml").read_text(encoding="utf-8"))
         self.assertEqual(manifest["workspace"]["package"]["version"], "0.2.0")
+        manifest = tomllib.loads((self.root / "bench/Cargo.toml").read_text(encoding="utf-8"))
+        self.assertEqual(manifest["package"]["version"], "0.2.0")
         # Tags keep the headings of the notes.
         tag = self.git("for-each-ref", "--format=%(objecttype) %(contents)", "refs/tags/v0.2.0")
         self.assertEqual(tag, "tag Sidestep 0.2.0\n\n### Added\n\n- A feature.")
@@ -287,6 +301,16 @@ class Release(unittest.TestCase):
         self.write("CHANGELOG.md", CHANGELOG)
         self.commit()
         self.assertRegex(self.refusal("0.2.0"), "git worktree remove --force")
+
+    def test_a_release_needs_a_green_run_of_all_tests_of_its_commit(self):
+        self.tested(failed=2)
+        self.assertRegex(self.refusal("0.2.0"), r"with 2 failures.*run `./dev test --all` first")
+        self.tested()
+        self.git("commit", "--quiet", "--allow-empty", "--message=next")
+        self.assertRegex(self.refusal("0.2.0"), "run `./dev test --all` first")
+        (self.root / "target/tested.json").unlink()
+        self.assertRegex(self.refusal("0.2.0"), "commit none")
+        self.assertEqual(self.release("0.2.0", "--dry-run")[0], 0)
 
     def refusal(self, version):
         status, messages = self.release(version)

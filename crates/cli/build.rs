@@ -4,5 +4,5 @@
 mod version;
 
 fn main() {
-    version::set();
+    version::set(&["..", "../../datapath"]);
 }

@@ -1,10 +1,11 @@
-//! The version that a program prints. For the build scripts of this crate and of crates/bench.
+//! The version that a program prints. For the build scripts of this crate and of the benchmark.
 
 use std::env;
 use std::process::Command;
 
 /// Sets `SIDESTEP_GIT` to the commit that is built, and `SIDESTEP_VERSION` to version and commit.
-pub fn set() {
+/// `sources` are the folders whose changes make the commit `-dirty`.
+pub fn set(sources: &[&str]) {
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it for build scripts");
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
@@ -20,9 +21,8 @@ pub fn set() {
     ]);
     if let (Some(commit), Some(log)) = (commit, git(&["rev-parse", "--git-path", "logs/HEAD"])) {
         println!("cargo:rerun-if-changed={log}");
-        // An uncommitted change anywhere in the sources makes the commit `-dirty`.
-        for sources in ["..", "../../datapath"] {
-            println!("cargo:rerun-if-changed={sources}");
+        for folder in sources {
+            println!("cargo:rerun-if-changed={folder}");
         }
         println!("cargo:rustc-env=SIDESTEP_GIT={commit}");
         println!("cargo:rustc-env=SIDESTEP_VERSION={version} ({commit})");

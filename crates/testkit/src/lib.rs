@@ -3,7 +3,8 @@
 //!
 //! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`]
 //!   per interface.
-//! - [`frames`]: sends and receives frames.
+//! - [`frames`]: sends and receives frames; [`traffic`] sends them at a rate, and counts and times
+//!   them.
 //! - [`attach`], [`napi`]: programs at interfaces, and veths that receive XDP redirects.
 //! - [`tap`]: interfaces like those of a virtual machine, and a simulated machine behind them.
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's result for each case;
@@ -27,6 +28,7 @@ pub mod offload;
 pub mod random;
 pub mod routes;
 pub mod tap;
+pub mod traffic;
 pub mod vectors;
 
 pub use capability::root_or_skip;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_bench::traffic::{Flows, Generator, Tally, Template};
 use sidestep_testkit::Namespace;
+use sidestep_testkit::traffic::{Flows, Generator, Tally, Template};
 
 use super::frames::{ETHERNET, ethernet, udp};
 use super::{HOSTS, PORTS, ROUTER, Star, reasons};
