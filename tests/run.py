@@ -2,33 +2,50 @@
 """Runs the tests of a tier, or the tests that names select. `./dev check` and `./dev test` call it.
 
 Cargo builds the test programs. This script runs them in parallel. The jobs that took longest in the
-last run start first. Each live test runs in a separate process. A test that measures time, memory
-or loss runs alone. tests/tiers.toml has these groups. The last line of the output is
-`N passed, N failed, N skipped`.
+last run start first; tests/times.json has the times for the first run. Each live test runs in a
+separate process. A test that measures time, memory or loss runs alone. tests/tiers.toml has these
+groups. The state of the system is compared before and after (tests/leftovers.py). The last line of
+the output is `N passed, N failed, N skipped`.
 """
 
 import argparse
 import json
 import os
+import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import leftovers
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-TIERS = ("check", "test", "all")
+BENCH = ROOT / "bench/Cargo.toml"
+# The program that ships. `./dev test --release` and `--all` build it first.
+ROUTER = TARGET / "release/sidestep"
+# Times of jobs in seconds, for a run without an earlier one.
+TIMES = ROOT / "tests/times.json"
+TIERS = ("check", "test", "release", "all")
 CPUS = len(os.sched_getaffinity(0))
 # A live test waits most of the time, so two of them share a CPU. Any other job takes one slot per
 # thread.
 SLOTS = 2 * CPUS
-# Time limit of a job in seconds. The longest job is an emulated kernel.
-PATIENCE = 2400
+# Time limit of a job in seconds.
+PATIENCE = 900
+# The same for an emulated machine. tests/vm/run stops it earlier, and prints the reason.
+PATIENCE_VM = 3300
+# Longest job in seconds that is repeated to find out whether it leaves something in the system.
+AGAIN_MAX = 60
+# Number of the slowest jobs that a summary lists.
+SLOWEST = 20
 # Seconds between two reports of the running jobs.
 SILENCE = 30
 
@@ -47,6 +64,7 @@ class Job:
     alone: bool = False
     # Function that returns the Counts of an output and an exit status.
     count: object = None
+    patience: int = PATIENCE
 
 
 @dataclass
@@ -75,6 +93,9 @@ class Groups:
         return any(test.startswith(prefix) for prefix in self.lists[group])
 
     def in_tier(self, tier, test):
+        """Whether a tier has a test. The tier `release` has no test of the others."""
+        if tier == "release" or self.has("release", test):
+            return tier in ("release", "all") and self.has("release", test)
         if tier == "all":
             return True
         if self.has("slow", test):
@@ -97,10 +118,9 @@ class Program:
         return f"{self.package}::{self.target}"
 
 
-def cargo_build(options):
-    """Builds the test programs and returns them."""
+def cargo_build(*options):
+    """Builds test programs and returns them."""
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
-    command += [] if "-p" in options else ["--workspace"]
     done = subprocess.run([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, check=False, text=True)
     if done.returncode:
         say("building the tests failed: see above")
@@ -118,6 +138,28 @@ def cargo_build(options):
     return programs
 
 
+def build(tier, patterns, packages):
+    """Builds the test programs that can have selected tests, and returns them.
+
+    The benchmark is a workspace of its own. Its tests start the router next to their program.
+    """
+    options = [word for package in packages if package != "sidestep-bench" for word in ("-p", package)]
+    known = [] if packages else known_programs(patterns)
+    bench = "sidestep-bench" in packages or (tier == "all" and not patterns and not packages)
+    bench = bench or any(pattern in "sidestep-bench::" or "bench" in pattern for pattern in patterns)
+    programs = []
+    if options or not packages or bench:
+        programs = cargo_build(*(options or ["--workspace"]), *([] if bench else known))
+    if bench:
+        programs += cargo_build("--manifest-path", str(BENCH), "--target-dir", str(TARGET))
+    for program in programs:
+        list_tests(program)
+    if not packages and not known:
+        names = {str(program): program.tests for program in programs}
+        (TARGET / "dev-tests.json").write_text(json.dumps(names), encoding="utf-8")
+    return programs
+
+
 def list_tests(program):
     done = subprocess.run(
         [program.path, "--list", "--format", "terse"], cwd=program.folder, capture_output=True, check=True, text=True
@@ -130,7 +172,7 @@ def pattern_of(word):
     path = word.removeprefix("./")
     if match := re.fullmatch(r"vectors/(\w+)\.yaml", path):
         return f"::{match[1]}::"
-    if match := re.fullmatch(r"crates/(\w+)/(src|tests)/(.*)\.rs", path):
+    if match := re.fullmatch(r"(?:crates/)?(\w+)/(src|tests)/(.*)\.rs", path):
         package = "sidestep" if match[1] == "cli" else f"sidestep-{match[1]}"
         parts = match[3].split("/")
         parts = parts[:-1] if parts[-1] in ("mod", "main", "lib") else parts
@@ -140,14 +182,13 @@ def pattern_of(word):
 
 def known_programs(patterns):
     """Options of cargo that build only the programs whose tests, as of the last run, are selected."""
+    if not patterns:
+        return []
     try:
         known = json.loads((TARGET / "dev-tests.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     found = {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
-    # The tests of the benchmark start the router, and only a build of all packages updates it.
-    if any(program.startswith("sidestep-bench::") for program in found):
-        return []
     # cargo accepts --lib once.
     targets = sorted({program.split("::")[1] for program in found})
     return [f"--test={target}" if target != "lib" else "--lib" for target in targets]
@@ -160,7 +201,24 @@ def selected(test, patterns):
 def jobs_of(program, tier, patterns, groups):
     """The jobs of one test program."""
     names = {test: f"{program}::{test}" for test in program.tests}
-    chosen = [test for test, name in names.items() if selected(name, patterns) and groups.in_tier(tier, name)]
+    if tier in ("release", "all"):
+        # Tests with the program that ships.
+        for test, name in names.items():
+            if (groups.has("smoke", name) or groups.has("release", name)) and selected(f"release::{name}", patterns):
+                yield Job(
+                    f"release::{name}",
+                    [program.path, "--exact", test],
+                    f"./dev test release::{name}",
+                    program.folder,
+                    {"SIDESTEP_TEST_AGAIN": "./dev test release", "SIDESTEP": str(ROUTER)},
+                    alone=groups.has("alone", name),
+                    count=count_rust,
+                )
+    chosen = [
+        test
+        for test, name in names.items()
+        if selected(name, patterns) and groups.in_tier(tier, name) and not groups.has("release", name)
+    ]
     if not chosen:
         return
 
@@ -198,34 +256,38 @@ def jobs_of(program, tier, patterns, groups):
 def other_jobs(tier, patterns, groups):
     """Jobs without a test program of cargo: sources, pages, models, fuzzing, other kernels."""
     python = "/usr/bin/python3"
-    release = ["cargo", "test", "--release", "--locked"]
+    again = "./dev test"
+
+    def command(name, *words, **more):
+        return Job(name, list(words), f"{again} {name}", **more)
+
+    def kernel(name):
+        # One emulated machine at a time: each has as many processors as this machine.
+        return command(
+            f"kernel::{name}", "./dev", "test-kernel", "--short", name, slots=CPUS + 1, count=count_vm, patience=PATIENCE_VM
+        )
+
     everything = [
-        Job("source::clippy", ["./dev", "lint", "clippy"], "./dev lint clippy", slots=CPUS),
-        Job("source::format", ["./dev", "lint", "format"], "./dev lint format"),
-        Job("source::shellcheck", ["./dev", "lint", "shellcheck"], "./dev lint shellcheck"),
-        Job("source::vectors", ["./dev", "lint", "vectors"], "./dev lint vectors"),
-        Job("source::pages", ["./dev", "lint", "pages"], "./dev lint pages"),
-        Job(
-            "repository",
-            [python, "-m", "unittest", "discover", "-v", "-s", "tests"],
-            f"{python} -m unittest discover -v -s tests",
-            count=count_python,
-        ),
-        Job("examples", ["cargo", "test", "--workspace", "--locked", "--doc"], "cargo test --doc", count=count_rust),
-        Job(
+        command("source::clippy", "./dev", "lint", "clippy", slots=CPUS),
+        command("source::bench", "./dev", "lint", "bench", slots=CPUS),
+        command("source::format", "./dev", "lint", "format"),
+        command("source::shellcheck", "./dev", "lint", "shellcheck"),
+        command("source::vectors", "./dev", "lint", "vectors"),
+        command("source::pages", "./dev", "lint", "pages"),
+        command("repository", python, "-m", "unittest", "discover", "-v", "-s", "tests", count=count_python),
+        command("examples", "cargo", "test", "--workspace", "--locked", "--doc", count=count_rust),
+        command(
             "model::prefix_table",
-            [*release, "-p", "sidestep-fib", "--test", "model", "--target-dir", str(TARGET / "loom")],
-            "./dev test model::prefix_table",
+            *("cargo", "test", "--profile", "model", "--locked", "-p", "sidestep-fib", "--test", "model"),
+            *("--target-dir", str(TARGET / "loom")),
             environment={"RUSTFLAGS": "--cfg loom"},
             slots=CPUS,
             count=count_rust,
         ),
-        Job("fuzz::datapath", ["./dev", "fuzz", "datapath", "--seconds", "60"], "./dev fuzz datapath"),
-        *(
-            # One emulated machine at a time: each has as many processors as this machine.
-            Job(f"kernel::{kernel}", ["./dev", "test-kernel", "--short", kernel], f"./dev test-kernel {kernel}", slots=CPUS + 1, count=count_vm)
-            for kernel in ("oldest", "newest")
-        ),
+        command("fuzz::datapath", "./dev", "fuzz", "datapath", "--seconds", "60"),
+        command("release::size", python, "tests/size.py"),
+        kernel("oldest"),
+        kernel("newest"),
     ]
     return [job for job in everything if selected(job.name, patterns) and groups.in_tier(tier, job.name)]
 
@@ -290,18 +352,25 @@ class Runner:
     def __init__(self, jobs, log):
         self.log = log
         self.times_path = TARGET / "dev-times.json"
-        try:
-            self.times = json.loads(self.times_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            self.times = {}
+        self.times = read_json(TIMES) | read_json(self.times_path)
+        self.took = {}
         # The longest jobs first. Jobs without a measured time count as long.
         self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, 1000.0 * job.slots))
+        self.jobs = {job.name: job for job in jobs}
         self.total = len(jobs)
         self.done = 0
         self.running = {}
         self.changed = threading.Condition()
         self.counts = Counts()
         self.again = []
+        # Each job has a folder for temporary files in it.
+        self.scratch = Path(tempfile.mkdtemp(prefix="ss-test."))
+        self.scratch.chmod(0o755)
+        self.before = leftovers.snapshot()
+        self.memory = leftovers.memory()
+        # Jobs that ran when something first appeared in the system.
+        self.suspects = {}
+        self.left = {}
         self.began = self.reported = time.monotonic()
 
     def run(self):
@@ -333,11 +402,19 @@ class Runner:
         names = ", ".join(f"{name} ({now - began:.0f} s)" for name, (_, began, _) in self.running.items())
         say(f"{now - self.began:.0f} s, {self.done} of {self.total} jobs done; running: {names}")
 
+    def folder_of(self, job):
+        """The folder for the temporary files of a job."""
+        return self.scratch / str(sorted(self.jobs).index(job.name))
+
     def start(self, job):
+        folder = self.folder_of(job)
+        folder.mkdir()
+        folder.chmod(0o1777)
+        own = {leftovers.JOB: job.name, "TMPDIR": str(folder)}
         return subprocess.Popen(
             job.command,
             cwd=job.folder,
-            env=os.environ | {"RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1")} | job.environment,
+            env=os.environ | {"RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1")} | own | job.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -347,23 +424,67 @@ class Runner:
     def execute(self, job):
         _, began, process = self.running[job.name]
         try:
-            output, _ = process.communicate(timeout=PATIENCE)
+            output, _ = process.communicate(timeout=job.patience)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            output += f"\n{job.name} was stopped after {PATIENCE} s\n".encode()
+            output += f"\n{job.name} was stopped after {job.patience} s\n".encode()
         seconds = time.monotonic() - began
         output = output.decode("utf-8", "replace")
         counts = (job.count or count_status)(job, output, process.returncode)
         with self.changed:
+            self.watch(job)
             self.finish(job, output, counts, seconds)
             self.changed.notify()
+
+    def watch(self, job):
+        """Records what the running jobs have made, at the end of one of them."""
+        folder = self.folder_of(job)
+        for path in sorted(folder.iterdir()):
+            self.left["file", str(path)] = [job.name]
+        shutil.rmtree(folder, ignore_errors=True)
+        present = leftovers.snapshot() - self.before - {("file", str(self.scratch))}
+        self.suspects = {item: self.suspects.get(item, sorted(self.running)) for item in present}
+
+    def check_leftovers(self):
+        """Fails the run for everything that it has left in the system, and names the jobs."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        for item in leftovers.settled(self.before):
+            self.left[item] = self.culprits(self.suspects.get(item, []), item)
+        for item, jobs in sorted(self.left.items()):
+            print(f"left behind: {leftovers.text(item)}, by {' or '.join(jobs) or 'a job that has ended before'}", flush=True)
+            self.counts.failed.append(f"leftovers of {' or '.join(jobs)}")
+            self.again += [self.jobs[job].again for job in jobs if job in self.jobs]
+        now = leftovers.memory()
+        if now != self.memory and not self.left:
+            self.counts.failed.append(f"leftovers: BPF held {self.memory} bytes of kernel memory before, and {now} now")
+        elif not self.left:
+            say(f"nothing left behind; BPF holds {now} bytes of kernel memory, as before")
+
+    def culprits(self, suspects, item):
+        """Repeats the jobs that ran when something appeared, and returns those that leave such a thing."""
+        if item[0] == "process":
+            # `leftovers.processes` has read it from the environment.
+            return [item[1].partition(" of ")[2].partition(": ")[0]]
+        if len(suspects) < 2:
+            return suspects
+        found = []
+        for name in (name for name in suspects if self.took[name] < AGAIN_MAX):
+            before = leftovers.snapshot()
+            job = self.jobs[name]
+            folder = Path(tempfile.mkdtemp())
+            environment = os.environ | {leftovers.JOB: name, "TMPDIR": str(folder)} | job.environment
+            subprocess.run(job.command, cwd=job.folder, env=environment, capture_output=True, check=False)
+            shutil.rmtree(folder, ignore_errors=True)
+            if any(kind == item[0] for kind, _ in leftovers.settled(before)):
+                found.append(name)
+        return found or suspects
 
     def finish(self, job, output, counts, seconds):
         del self.running[job.name]
         self.done += 1
         self.reported = time.monotonic()
-        self.times[job.name] = round(seconds, 2)
+        self.times[job.name] = self.took[job.name] = round(seconds, 2)
         self.log.write(f"=== {job.name}, {seconds:.1f} s\n{output}\n")
         self.log.flush()
         result = "FAILED" if counts.failed else "skipped" if counts.skipped and not counts.passed else "ok"
@@ -387,8 +508,13 @@ class Runner:
                 os.killpg(process.pid, signal.SIGTERM)
             except ProcessLookupError:
                 pass
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def summary(self):
+        slowest = sorted(self.took.items(), key=lambda item: -item[1])[:SLOWEST]
+        if len(slowest) > 1:
+            print(f"\nslowest of {self.total} jobs, in seconds (all: {sum(self.took.values()):.0f}):")
+            print("\n".join(f"  {seconds:6.1f}  {name}" for name, seconds in slowest))
         if self.counts.skipped:
             print("\nskipped:")
             print("\n".join(f"  {reason}" for reason in sorted(set(self.counts.skipped))))
@@ -409,47 +535,75 @@ def failure_of(output):
     return "\n".join(f"    {line}" for line in lines)
 
 
-def main():
+def read_json(path):
+    """The object in a file, or an empty one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def clean_commit():
+    """The commit of a tree without changes, or None."""
+    git = ["git", "-C", ROOT]
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return commit.stdout.strip() if not changed.returncode and not changed.stdout else None
+
+
+def arguments_of(words):
+    """The command line."""
     parser = argparse.ArgumentParser(prog="./dev test", description="Runs tests.")
-    parser.add_argument("--all", action="store_const", const="all", dest="tier", help="all tests")
-    parser.add_argument("--check", action="store_const", const="check", dest="tier", help="tests that need no root")
+    tier = parser.add_mutually_exclusive_group()
+    tier.add_argument("--all", action="store_const", const="all", dest="tier", help="all tests")
+    tier.add_argument("--check", action="store_const", const="check", dest="tier", help="tests that need no root")
+    tier.add_argument(
+        "--release", action="store_const", const="release", dest="tier", help="tests of the release router, and the oldest kernel"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the tests and run none")
     parser.add_argument("-p", "--package", action="append", default=[], help="build and run the tests of this package only")
     parser.add_argument("name", nargs="*", help="part of a test's name, or a file of tests or vectors")
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main():
+    """Entry."""
+    arguments = arguments_of(None)
     patterns = [pattern_of(word) for word in arguments.name]
     # A test that is selected by name runs in any tier.
-    tier = arguments.tier or ("all" if patterns else "test")
+    tier = arguments.tier or ("all" if patterns or arguments.package else "test")
     groups = Groups()
+    commit = clean_commit()
+    if tier != "all" or patterns:
+        # The same random inputs in each run. A run of all tests has new ones.
+        os.environ.setdefault("PROPTEST_RNG_SEED", "1")
+    else:
+        seed = os.environ.setdefault("DIFFERENTIAL_SEED", str(random.randrange(1 << 32)))
+        say(f"DIFFERENTIAL_SEED={seed}")
 
     TARGET.mkdir(exist_ok=True)
     say("building the tests")
     began = time.monotonic()
-    if arguments.package:
-        options = [word for package in arguments.package for word in ("-p", package)]
-        tier = arguments.tier or "all"
-    else:
-        options = known_programs(patterns) if patterns else []
-    programs = cargo_build(options)
-    for program in programs:
-        list_tests(program)
-    if not options:
-        known = {str(program): program.tests for program in programs}
-        (TARGET / "dev-tests.json").write_text(json.dumps(known), encoding="utf-8")
+    programs = build(tier, patterns, arguments.package)
     say(f"built in {time.monotonic() - began:.0f} s")
 
-    if arguments.list:
-        names = [f"{program}::{test}" for program in programs for test in program.tests]
-        names = [name for name in names if selected(name, patterns) and groups.in_tier(tier, name)]
-        others = [] if arguments.package else [job.name for job in other_jobs(tier, patterns, groups)]
-        print("\n".join(names + others))
-        return 0
     jobs = [job for program in programs for job in jobs_of(program, tier, patterns, groups)]
     if not arguments.package:
         jobs += other_jobs(tier, patterns, groups)
+    if arguments.list:
+        names = [f"{program}::{test}" for program in programs for test in program.tests]
+        names = [name for name in names if selected(name, patterns) and groups.in_tier(tier, name)]
+        print("\n".join(names + [job.name for job in jobs if job.name not in names and not job.count == count_rust]))
+        return 0
     if not jobs:
         say(f"no test is named {' or '.join(arguments.name)}; `./dev test --list` prints the names")
         return 1
+    if any(job.name.startswith("release::") for job in jobs):
+        began = time.monotonic()
+        if subprocess.run(["./dev", "build"], cwd=ROOT, check=False).returncode:
+            print("\n0 passed, 1 failed, 0 skipped")
+            return 1
+        say(f"built the release in {time.monotonic() - began:.0f} s")
     log_path = TARGET / "dev-test.log"
     with log_path.open("w", encoding="utf-8") as log:
         runner = Runner(jobs, log)
@@ -459,8 +613,13 @@ def main():
         except KeyboardInterrupt:
             runner.end()
             return 130
+        runner.check_leftovers()
         runner.summary()
-    return 1 if runner.counts.failed else 0
+    failed = len(runner.counts.failed)
+    if tier == "all" and not patterns and commit and commit == clean_commit():
+        # packaging/release.py reads it.
+        (TARGET / "tested.json").write_text(json.dumps({"commit": commit, "failed": failed}), encoding="utf-8")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -84,15 +84,28 @@ class Selection(unittest.TestCase):
             ("sidestep-model::lib::config::tests::x", ["check", "test", "all"]),
             ("sidestep::live::icmp::x", ["test", "all"]),
             ("sidestep::live::soak::x", ["all"]),
+            ("kernel::oldest", ["release", "all"]),
+            ("kernel::newest", ["all"]),
         ]:
             self.assertEqual([tier for tier in run.TIERS if groups.in_tier(tier, name)], tiers)
 
     def test_nothing_runs_beside_a_test_that_measures_time(self):
-        program = run.Program("sidestep", "live", "/live", run.ROOT, ["follow::a", "icmp::b", "icmp::c"])
-        jobs = {job.name: job for job in run.jobs_of(program, "test", [], run.Groups())}
-        self.assertTrue(jobs["sidestep::live::follow::a"].alone)
+        program = run.Program("sidestep", "live", "/live", run.ROOT, ["flaps::a", "icmp::b", "icmp::c"])
+        jobs = {job.name: job for job in run.jobs_of(program, "all", [], run.Groups())}
+        self.assertTrue(jobs["sidestep::live::flaps::a"].alone)
         self.assertFalse(jobs["sidestep::live::icmp::b"].alone)
         self.assertEqual(jobs["sidestep::live::icmp::c"].command, ["/live", "--exact", "icmp::c"])
+
+    def test_promised_times_are_measured_with_the_program_that_ships_only(self):
+        program = run.Program("sidestep", "live", "/live", run.ROOT, ["follow::a", "counters::b", "icmp::c"])
+        for tier, names in [
+            ("test", ["sidestep::live::counters::b", "sidestep::live::icmp::c"]),
+            ("release", ["release::sidestep::live::follow::a", "release::sidestep::live::counters::b"]),
+        ]:
+            jobs = list(run.jobs_of(program, tier, [], run.Groups()))
+            self.assertEqual([job.name for job in jobs], names)
+            released = [job.environment.get("SIDESTEP") for job in jobs]
+            self.assertEqual(released, [str(run.ROUTER) if tier == "release" else None] * 2)
 
 
 if __name__ == "__main__":

@@ -128,19 +128,18 @@ impl Drop for Storm {
     }
 }
 
-/// Follows a storm for two seconds. Returns the sorted durations of the calls.
-fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
-    let mut calls = Vec::new();
+/// Follows a storm for two seconds. Returns the numbers of calls and of resyncs.
+fn follow(mirror: &mut Mirror, storm: &Storm) -> (usize, usize) {
+    let (mut calls, mut resyncs) = (0, 0);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
-        let call = Instant::now();
-        mirror.process().unwrap();
-        calls.push(call.elapsed());
+        let changes = mirror.process().unwrap();
+        calls += 1;
+        resyncs += usize::from(changes.resynced);
         assert!(!storm.is_over(), "the storm ended before the call");
         std::thread::sleep(Duration::from_millis(1));
     }
-    calls.sort();
-    calls
+    (calls, resyncs)
 }
 
 #[test]
@@ -155,13 +154,8 @@ fn constant_changes_leave_time_for_the_caller() {
         let storm = Storm::of(
             "nexthop replace id 1 via fc00:1::3 dev va\nnexthop replace id 1 via fc00:1::2 dev va\n",
         );
-        let calls = follow(&mut mirror, &storm);
-        let spent: Duration = calls.iter().sum();
-        eprintln!(
-            "{} calls, {spent:?} in all, the longest {:?}",
-            calls.len(),
-            calls[calls.len() - 1]
-        );
+        let (calls, resyncs) = follow(&mut mirror, &storm);
+        eprintln!("{calls} calls, {resyncs} resyncs");
         drop(storm);
         assert_current(&mut mirror, "after a storm of nexthop objects");
         assert!(mirror.due().is_none());
@@ -169,12 +163,8 @@ fn constant_changes_leave_time_for_the_caller() {
         let storm = Storm::of(
             "nexthop replace id 2 via fc00:1::3 dev va\nnexthop replace id 2 via fc00:1::2 dev va\n",
         );
-        let calls = follow(&mut mirror, &storm);
-        assert!(
-            calls[calls.len() / 2] < Duration::from_millis(5),
-            "an unused object causes no resync: {:?}",
-            calls[calls.len() / 2]
-        );
+        let (_, resyncs) = follow(&mut mirror, &storm);
+        assert_eq!(resyncs, 0, "an unused object causes no resync");
         assert!(mirror.due().is_none());
     });
 }
@@ -188,12 +178,8 @@ fn permanent_loss_of_notifications_leaves_time_for_the_caller() {
         let storm = Storm::of(
             "route add 192.0.2.0/24 dev va\nroute add 192.0.3.0/24 dev va\nroute del 192.0.2.0/24\nroute del 192.0.3.0/24\n",
         );
-        let calls = follow(&mut mirror, &storm);
-        eprintln!(
-            "{} calls, the longest {:?}",
-            calls.len(),
-            calls[calls.len() - 1]
-        );
+        let (calls, resyncs) = follow(&mut mirror, &storm);
+        eprintln!("{calls} calls, {resyncs} resyncs");
         drop(storm);
         assert_current(&mut mirror, "after a storm that did not fit the buffer");
     });
@@ -263,7 +249,7 @@ fn ip_cleanup() {
 }
 
 #[test]
-fn a_route_is_mirrored_within_milliseconds() {
+fn each_route_of_a_batch_is_mirrored_by_its_notification() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -273,14 +259,12 @@ fn a_route_is_mirrored_within_milliseconds() {
             .spawn()
             .expect("iproute2");
         let mut input = ip.stdin.take().expect("piped");
-        let mut took = Vec::new();
         for round in 1..=50 {
             writeln!(
                 input,
                 "route add 2001:db8:{round:x}::/48 encap seg6 mode encap segs fc01::1 dev va"
             )
             .unwrap();
-            let started = Instant::now();
             while seg6_routes(mirror.node()) < round {
                 let fds: Vec<_> = mirror.fds();
                 let mut fds: Vec<_> = fds
@@ -288,21 +272,14 @@ fn a_route_is_mirrored_within_milliseconds() {
                     .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
                     .collect();
                 assert!(
-                    poll(&mut fds, PollTimeout::from(2000u16)).unwrap() > 0,
+                    poll(&mut fds, PollTimeout::from(10_000u16)).unwrap() > 0,
                     "no notification"
                 );
                 mirror.process().unwrap();
             }
-            took.push(started.elapsed());
         }
         drop(input);
         ip.wait().unwrap();
-        took.sort();
-        eprintln!(
-            "from writing the command to the node: median {:?}, worst {:?}",
-            took[25], took[49]
-        );
-        assert!(took[25] < Duration::from_millis(10));
     });
 }
 

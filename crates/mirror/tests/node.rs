@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::time::Instant;
-
 use common::{
     assert_current, batch, in_namespace, index, ip, lines, sysctl, try_ip, two_pairs, until,
 };
@@ -376,25 +374,32 @@ fn a_veth_accepts_redirects_if_its_peer_has_napi() {
 }
 
 #[test]
-fn polling_costs_little() {
+fn a_poll_reads_at_most_a_few_files_per_interface() {
     in_namespace(|| {
+        let mut costs = Vec::new();
         for links in [2, 200] {
             let lines = lines(links / 2, |i| {
                 format!("link add p{links}x{i} type veth peer name q{links}x{i}")
             });
             batch(&lines);
             let mut mirror = Mirror::open().unwrap();
-            let rounds = 50;
-            let start = Instant::now();
-            for _ in 0..rounds {
-                assert!(!mirror.poll_sysctls().unwrap());
-            }
-            let each = start.elapsed() / rounds;
-            eprintln!(
-                "poll_sysctls with {} links: {each:?}",
-                mirror.node().links.len()
-            );
-            assert!(each.as_millis() < 50);
+            let before = reads();
+            assert!(!mirror.poll_sysctls().unwrap());
+            costs.push((mirror.node().links.len() as u64, reads() - before));
         }
+        let [(few, less), (many, more)] = costs[..] else {
+            unreachable!("two sizes");
+        };
+        let each = (more - less) / (many - few);
+        assert!(each <= 20, "{each} reads per interface: {costs:?}");
     });
+}
+
+/// Returns the number of read system calls of this thread.
+fn reads() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").expect("proc(5)");
+    let count = text.lines().find_map(|line| line.strip_prefix("syscr: "));
+    count
+        .and_then(|count| count.parse().ok())
+        .expect("a number")
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{
@@ -14,9 +15,19 @@ use pcap_parser::{
     PcapError, PcapNGOption, PcapNGReader, SectionHeaderBlock, ToVec,
 };
 
+/// Path of the program under test: `$SIDESTEP`, or the one that cargo built for the tests.
+/// `./dev test --release` sets the variable to the program that ships.
+pub fn program() -> &'static str {
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let built = || env!("CARGO_BIN_EXE_sidestep").to_owned();
+        std::env::var("SIDESTEP").unwrap_or_else(|_| built())
+    });
+    &PROGRAM
+}
+
 /// Runs the program.
 pub fn sidestep(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sidestep"))
+    Command::new(program())
         .args(args)
         .output()
         .expect("the program was built")

@@ -1,57 +1,117 @@
-//! Runs the demos of `demo/`, which verify their own output.
+//! Runs the demos as a reader does, `./dev demo`, with the program that ships. The demos verify their
+//! own output.
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 /// Exit status of a demo whose packages cannot be downloaded.
 const UNAVAILABLE: i32 = 77;
 
-/// Runs a demo with the program under test.
-fn demo(script: &str, arguments: &[&str]) -> Output {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo");
-    let output = Command::new(path.join(script))
+/// Returns the command `./dev demo`.
+fn demo(arguments: &[&str]) -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("dev"));
+    command
+        .arg("demo")
         .args(arguments)
-        .env("SIDESTEP", env!("CARGO_BIN_EXE_sidestep"))
-        .output();
-    output.expect("a demo is a script with bash")
+        .current_dir(root)
+        .stdin(Stdio::null());
+    command
 }
 
-/// Returns the standard output of a demo that succeeds and leaves no namespace behind.
-/// Returns `None` if packages of the demo cannot be downloaded.
-fn shown(script: &str, arguments: &[&str]) -> Option<String> {
-    let output = demo(script, arguments);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.code() == Some(UNAVAILABLE) {
+/// Reports a demo whose packages cannot be downloaded as skipped, and returns true for it.
+fn is_unavailable(output: &Output) -> bool {
+    let unavailable = output.status.code() == Some(UNAVAILABLE);
+    if unavailable {
         let errors = String::from_utf8_lossy(&output.stderr);
         sidestep_testkit::capability::skip(errors.lines().last().unwrap_or_default());
-        return None;
     }
-    assert!(output.status.success(), "{script}: {text}");
+    unavailable
+}
+
+/// Asserts that no namespace of a demo exists.
+fn assert_nothing_is_left() {
     let namespaces = Command::new("ip").args(["netns", "list"]).output();
     let namespaces = namespaces.expect("ip is installed").stdout;
     let namespaces = String::from_utf8_lossy(&namespaces);
     for prefix in ["ss-demo-", "ss-failures-"] {
         assert!(!namespaces.contains(prefix), "{namespaces}");
     }
+    assert!(!Path::new("/run/ss-demo").exists());
+}
+
+/// Returns the standard output of a demo that succeeds and leaves nothing behind. Returns `None` if
+/// packages of the demo cannot be downloaded.
+fn shown(arguments: &[&str]) -> Option<String> {
+    let output = demo(arguments).output().expect("./dev is a script");
+    if is_unavailable(&output) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {text}{errors}");
+    assert_nothing_is_left();
     Some(text)
 }
 
+/// Presses Ctrl-C when the demo prints a line that contains `heading`: the signal goes to all its
+/// processes, as from a terminal.
+fn interrupt(arguments: &[&str], heading: &str) {
+    let mut command = demo(arguments);
+    command.process_group(0).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    let mut running = command.spawn().expect("./dev is a script");
+    let group = Pid::from_raw(running.id() as i32);
+    let output = BufReader::new(running.stdout.take().expect("piped"));
+    let (mut text, mut interrupted) = (String::new(), false);
+    for line in output.lines() {
+        let line = line.expect("UTF-8");
+        text += &(line.clone() + "\n");
+        if !interrupted && line.contains(heading) {
+            killpg(group, Signal::SIGINT).expect("it runs");
+            interrupted = true;
+        }
+    }
+    let output = running.wait_with_output().expect("it has ended");
+    if is_unavailable(&output) {
+        return;
+    }
+    assert!(interrupted, "no line {heading:?} in:\n{text}");
+    let status = output.status;
+    assert!(
+        status.code() == Some(130) || status.signal() == Some(Signal::SIGINT as i32),
+        "{arguments:?}: {status}\n{text}"
+    );
+    assert!(text.contains("the network has been removed"), "{text}");
+    assert_nothing_is_left();
+}
+
 #[test]
-fn both_demos_succeed() {
+fn the_demo_shows_linux_and_sidestep_side_by_side() {
     if !sidestep_testkit::root_or_skip() {
         return;
     }
-    let text = shown("run", &[]).expect("no packages");
-    assert!(
-        text.contains("Linux alone: TCP a > b, 10.0.1.2: 0 bytes"),
-        "{text}"
-    );
-    assert!(
-        text.contains("TCP over a 1500-byte core: full rate"),
-        "{text}"
-    );
-    assert!(text.contains("exactly these bytes arrived"), "{text}");
-    let text = shown("sfc", &[]).expect("no packages");
+    let text = shown(&[]).expect("no packages");
+    for line in [
+        "Linux alone: TCP a > b, 10.0.1.2: 0 bytes",
+        "TCP over a 1500-byte core: full rate",
+        "exactly these bytes arrived",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn the_service_chain_demo_passes_services_without_srv6_support() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let text = shown(&["sfc"]).expect("no packages");
     assert!(text.contains("two services without SRv6 support"), "{text}");
 }
 
@@ -60,7 +120,7 @@ fn frr_routes_are_forwarded_and_its_locators_lead_to_sids_of_sidestep() {
     if !sidestep_testkit::root_or_skip() {
         return;
     }
-    let Some(text) = shown("frr", &[]) else {
+    let Some(text) = shown(&["frr"]) else {
         return;
     };
     for line in [
@@ -79,7 +139,7 @@ fn frr_failures_leave_no_stale_route_and_lose_no_packet_that_linux_does_not_lose
     if !sidestep_testkit::root_or_skip() {
         return;
     }
-    let Some(text) = shown("frr", &["--failures"]) else {
+    let Some(text) = shown(&["frr", "--failures"]) else {
         return;
     };
     let (_, table) = text.split_once("Packets lost").expect("a table");
@@ -87,9 +147,21 @@ fn frr_failures_leave_no_stale_route_and_lose_no_packet_that_linux_does_not_lose
 }
 
 #[test]
+fn demos_that_are_interrupted_leave_nothing_behind() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    // In the middle: the network is there, and Sidestep runs or starts.
+    interrupt(&[], "-- Sidestep on the three routers");
+    interrupt(&[], "-- The path of one packet");
+    interrupt(&["sfc"], "sidestep run");
+    interrupt(&["frr"], "sidestep run");
+}
+
+#[test]
 fn an_unknown_option_is_refused_with_the_usage() {
     for arguments in [&["--fast"][..], &["--keep", "--clean"]] {
-        let output = demo("run", arguments);
+        let output = demo(arguments).output().expect("./dev is a script");
         assert_eq!(output.status.code(), Some(2));
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains("--clean"), "{error}");

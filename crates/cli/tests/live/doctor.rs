@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use sidestep_control::api::Request;
 use sidestep_control::report::{self, Problem, Severity};
 
+use crate::common::program;
 use crate::support::{Star, begin, eventually, made, output, printed, report, text_of};
 
 /// A fault: its code, and the shell command that seeds it.
@@ -18,7 +19,7 @@ type Fault = (&'static str, &'static str);
 
 /// Runs a shell command on the router, with the program in PATH.
 fn shell(star: &Star, script: &str) {
-    let program = Path::new(env!("CARGO_BIN_EXE_sidestep"));
+    let program = Path::new(program());
     let folder = program.parent().expect("a folder").display();
     let path = std::env::var("PATH").unwrap_or_default();
     // A secret on standard input, for `sidestep hmac set`.
@@ -393,7 +394,7 @@ fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
     let folder = std::env::temp_dir().join(format!("sidestep-old-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
     let old = folder.join("sidestep");
-    fs::copy(env!("CARGO_BIN_EXE_sidestep"), &old).expect("a copy");
+    fs::copy(program(), &old).expect("a copy");
     shell(
         &star,
         &format!("{} run --detach --mode tc eth0 eth1", old.display()),

@@ -13,7 +13,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const SEGMENTS: [&str; 2] = ["--segs", "fc00:1::e,fc00:2::e"];
 
 fn exec(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sidestep"));
+    let mut command = Command::new(crate::common::program());
     command.arg("exec").args(words);
     command
 }
@@ -143,7 +143,7 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
 fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let own = fs::read(env!("CARGO_BIN_EXE_sidestep")).expect("this program");
+    let own = fs::read(crate::common::program()).expect("this program");
     // Variants of a compiled program: with Go's note, for another machine, and with another dynamic
     // linker.
     let source = path("program.c");
@@ -193,7 +193,7 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
             "basename $(ldd \"$1\" | sed -n 's/^[ \\t]*\\(\\/[^ ]*ld-[^ ]*\\) .*/\\1/p')",
             "sh",
         ])
-        .arg(env!("CARGO_BIN_EXE_sidestep"))
+        .arg(crate::common::program())
         .output();
     let ours = String::from_utf8(ours.expect("sh").stdout).expect("UTF-8");
     for (name, of, reason) in [

@@ -397,6 +397,9 @@ fn a_headend_tells_on_what_comes_back_to_it() {
     }
 }
 
+/// Age from which the daemon drops reports.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A message with its checksum, behind an IPv6 header.
 fn icmpv6(from: &str, to: &str, mut message: Vec<u8>) -> Vec<u8> {
     let (from, to) = (address(from), address(to));
@@ -415,6 +418,7 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
     let (a, b) = (star.socket("a"), star.socket("b"));
     daemon.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = daemon.end();
+    let sent = std::time::Instant::now();
     // More than the ring holds.
     for _ in 0..200 {
         a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
@@ -425,8 +429,8 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
     a.send(&frame(&star, &udp(from, to, 9, b"on")))
         .expect("send");
     assert!(b.receive(SECOND).expect("receive").is_some());
-    // The next daemon resumes reading, and responds to new packets.
-    std::thread::sleep(Duration::from_secs(2));
+    // The next daemon resumes reading, and responds to new packets. It drops older reports.
+    std::thread::sleep(TIMEOUT.saturating_sub(sent.elapsed()));
     let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
     a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
         .expect("send");

@@ -12,13 +12,11 @@ use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::{Namespace, Napi};
 
+use crate::common::program;
 use crate::support::left::{run_folder, traces};
 use crate::support::{
     Star, begin, constant, counters, eventually, modes, output, printed, report, sidestep, text_of,
 };
-
-/// The program under test.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sidestep");
 
 /// Changes the version of the pins in a folder, which is in the first bytes of the value.
 fn set_version(folder: &Path, version: u32) {
@@ -133,7 +131,7 @@ fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
             let script = format!(
                 "mount -t tmpfs -o {options} none /run && {{ head -c 8192 /dev/zero > /run/full; true; }} 2>/dev/null && \
                  exec {} run --mode tc {detach} eth0",
-                env!("CARGO_BIN_EXE_sidestep")
+                program()
             );
             let refused = router
                 .command("unshare")
@@ -189,7 +187,7 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
 
 /// Runs the program by `ip netns exec`, which gives it a private /sys.
 fn in_netns_exec(namespace: &Namespace, words: &[&str]) -> Output {
-    let netns = ["netns", "exec", namespace.name(), PROGRAM];
+    let netns = ["netns", "exec", namespace.name(), program()];
     let mut ip = Command::new("ip");
     ip.args(netns).args(words).output().expect("ip starts")
 }
@@ -250,7 +248,7 @@ fn a_host_without_the_bpf_file_system_gets_it_for_ip_netns_exec() {
     let mut unshare = Command::new("unshare");
     let arguments = unshare
         .args(namespaces)
-        .args([script, "sh", router.name(), PROGRAM]);
+        .args([script, "sh", router.name(), program()]);
     let ended = arguments.output().expect("unshare starts");
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(ended.status.success(), "{text}{}", text_of(&ended));

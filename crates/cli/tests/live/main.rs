@@ -2,6 +2,8 @@
 
 mod addresses;
 mod churn;
+#[path = "../common/mod.rs"]
+mod common;
 mod config;
 mod config_save;
 mod counters;

@@ -6,6 +6,7 @@ use std::{fs, thread};
 
 use sidestep_control::report::Event;
 
+use crate::common::program;
 use crate::support::{PATIENCE, Star, begin, eventually, printed, sidestep};
 
 /// A running `sidestep monitor -j`.
@@ -129,7 +130,7 @@ fn problems_have_priorities_in_the_journal() {
     let script = format!(
         "exec 2>{0}; export JOURNAL_STREAM=$(stat -c %d:%i {0}); exec {1} run --mode tc eth0 eth2",
         journal.display(),
-        env!("CARGO_BIN_EXE_sidestep")
+        program()
     );
     let mut daemon = star
         .router()

@@ -1,9 +1,6 @@
 //! Questions with addresses to a running router: `route get`, and `explain` for packets that are
 //! built from addresses or read from a capture.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 use serde_json::Value;
 
 use crate::support::frames::{ethernet, udp};
@@ -163,12 +160,12 @@ fn explain_reads_a_packet_of_a_capture() {
         ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
     };
     let frames = [frame(b"one"), frame(b"second")];
-    let folder = common::Folder::new();
+    let folder = crate::common::Folder::new();
     let packets = [
         ("eth0", 1, frames[0].clone()),
         ("ppp0", 2, frames[1].clone()),
     ];
-    let file = folder.write("in.pcapng", common::pcapng(&packets));
+    let file = folder.write("in.pcapng", crate::common::pcapng(&packets));
     let digits = hex(&frames[0]);
     let expected = printed(
         star.router(),

@@ -11,6 +11,7 @@ use sidestep_model::behavior::endpoint::BEHAVIORS;
 use sidestep_testkit::Napi;
 use sidestep_testkit::capability::skip;
 
+use crate::common::program;
 use crate::support::left::traces;
 use crate::support::{Star, begin, output, report, sidestep, text_of};
 
@@ -152,7 +153,7 @@ fn without_privileges_the_missing_capability_is_named() {
         .tempdir()
         .expect("a folder");
     let binary = folder.path().join("sidestep");
-    fs::copy(env!("CARGO_BIN_EXE_sidestep"), &binary).expect("a copy");
+    fs::copy(program(), &binary).expect("a copy");
     let binary = binary.to_str().expect("UTF-8");
     for detach in [&[][..], &["--detach"]] {
         let mut command = router.command(binary);

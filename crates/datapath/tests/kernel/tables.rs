@@ -453,11 +453,8 @@ fn a_hundred_thousand_prefixes_are_applied_at_once() {
             address[..4].copy_from_slice(&(0x2000_0000 | number).to_be_bytes());
             image.fib.insert(prefix(&address, 32), RouteId(1));
         }
-        let begin = Instant::now();
         let applied = kernel.apply(&Image::default(), &image).expect("apply");
         assert_eq!(applied.prefixes, image.fib.len());
-        let took = begin.elapsed();
-        assert!(took < Duration::from_secs(60), "{took:?}");
 
         let mut next = image.clone();
         next.fib.remove(&prefix(&SID, 128));

@@ -281,7 +281,7 @@ pub fn reasons(namespace: &Namespace) -> Vec<(String, String, u64)> {
 
 /// Returns a command that runs the program in a namespace.
 pub fn sidestep(namespace: &Namespace, args: &[&str]) -> Command {
-    let mut command = namespace.command(env!("CARGO_BIN_EXE_sidestep"));
+    let mut command = namespace.command(crate::common::program());
     command.args(args).stdin(Stdio::null());
     command
 }
