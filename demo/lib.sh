@@ -4,6 +4,8 @@
 set -Eeuo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+target=${CARGO_TARGET_DIR:-target}
+[[ $target == /* ]] || target=$here/../$target
 prefix=ss-demo
 width=100
 keep=''
@@ -76,7 +78,8 @@ begin() {
 	flock -n 9 || { printf '%s\n' "another demo is running" >&2 && exit 2; }
 	sidestep=$(program "${SIDESTEP-}" sidestep)
 	# shellcheck disable=SC2034 # used by demo/line.sh
-	meter=$(program '' sidestep-rate)
+	meter=$target/debug/sidestep-rate
+	[[ -x $meter ]] || meter=''
 	if [[ -n $clean ]]; then
 		remove
 		printf '%s\n' "the network of the demo is removed"
@@ -94,7 +97,7 @@ begin() {
 # program PATH NAME: prints the first that exists: PATH, the built program NAME, the installed one.
 program() {
 	local path
-	for path in "$1" "$here/../${CARGO_TARGET_DIR:-target}/release/$2" "$(command -v "$2")"; do
+	for path in "$1" "$target/release/$2" "$(command -v "$2")"; do
 		if [[ -x $path ]]; then readlink -f "$path" && return; fi
 	done
 }

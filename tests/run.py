@@ -354,6 +354,8 @@ class Runner:
         self.times_path = TARGET / "dev-times.json"
         self.times = read_json(TIMES) | read_json(self.times_path)
         self.took = {}
+        # Processor time in seconds, with that of child processes.
+        self.processor = {}
         # The longest jobs first. Jobs without a measured time count as long.
         self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, 1000.0 * job.slots))
         self.jobs = {job.name: job for job in jobs}
@@ -384,6 +386,8 @@ class Runner:
                 if time.monotonic() - self.reported > SILENCE:
                     self.report_running()
         self.times_path.write_text(json.dumps(self.times, indent=1), encoding="utf-8")
+        processor = {name: round(seconds, 1) for name, seconds in self.processor.items()}
+        (TARGET / "dev-processor.json").write_text(json.dumps(processor, indent=1), encoding="utf-8")
 
     def next(self):
         """The next job that may begin now."""
@@ -423,13 +427,20 @@ class Runner:
 
     def execute(self, job):
         _, began, process = self.running[job.name]
-        try:
-            output, _ = process.communicate(timeout=job.patience)
-        except subprocess.TimeoutExpired:
+        stopped = []
+
+        def stop():
+            stopped.append(f"\n{job.name} was stopped after {job.patience} s\n".encode())
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            output += f"\n{job.name} was stopped after {job.patience} s\n".encode()
+
+        timer = threading.Timer(job.patience, stop)
+        timer.start()
+        output = process.stdout.read() + b"".join(stopped)
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - began
+        self.processor[job.name] = usage.ru_utime + usage.ru_stime
         output = output.decode("utf-8", "replace")
         counts = (job.count or count_status)(job, output, process.returncode)
         with self.changed:
@@ -513,8 +524,9 @@ class Runner:
     def summary(self):
         slowest = sorted(self.took.items(), key=lambda item: -item[1])[:SLOWEST]
         if len(slowest) > 1:
-            print(f"\nslowest of {self.total} jobs, in seconds (all: {sum(self.took.values()):.0f}):")
-            print("\n".join(f"  {seconds:6.1f}  {name}" for name, seconds in slowest))
+            print(f"\nslowest of {self.total} jobs, in seconds, and the processor time of each:")
+            print("\n".join(f"  {seconds:6.1f} {self.processor[name]:6.1f}  {name}" for name, seconds in slowest))
+            print(f"  {sum(self.took.values()):6.1f} {sum(self.processor.values()):6.1f}  all jobs")
         if self.counts.skipped:
             print("\nskipped:")
             print("\n".join(f"  {reason}" for reason in sorted(set(self.counts.skipped))))

@@ -1,6 +1,8 @@
 """`tests/run.py`: the selection of tests, and the results that it reads from their output."""
 
 import json
+import re
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -62,6 +64,14 @@ class Counts(unittest.TestCase):
 
 
 class Selection(unittest.TestCase):
+    def test_every_command_has_a_test_with_the_program_that_ships(self):
+        program = run.TARGET / "debug/sidestep"
+        shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+        commands = set(re.findall(r"(?m)^  ([a-z]+) {2,}[A-Z]", shown)) - {"help"}
+        self.assertGreater(len(commands), 15)
+        covered = set(" ".join(run.Groups().lists["smoke"].values()).split())
+        self.assertEqual(covered, commands)
+
     def test_names_in_two_libraries_select_the_option_lib_once(self):
         known = {"sidestep-fib::lib": ["one"], "sidestep-datapath::lib": ["two"], "sidestep::live": ["three"]}
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(run, "TARGET", Path(folder)):
@@ -97,10 +107,10 @@ class Selection(unittest.TestCase):
         self.assertEqual(jobs["sidestep::live::icmp::c"].command, ["/live", "--exact", "icmp::c"])
 
     def test_promised_times_are_measured_with_the_program_that_ships_only(self):
-        program = run.Program("sidestep", "live", "/live", run.ROOT, ["follow::a", "counters::b", "icmp::c"])
+        program = run.Program("sidestep", "live", "/live", run.ROOT, ["follow::a", "domain::b", "icmp::c"])
         for tier, names in [
-            ("test", ["sidestep::live::counters::b", "sidestep::live::icmp::c"]),
-            ("release", ["release::sidestep::live::follow::a", "release::sidestep::live::counters::b"]),
+            ("test", ["sidestep::live::domain::b", "sidestep::live::icmp::c"]),
+            ("release", ["release::sidestep::live::follow::a", "release::sidestep::live::domain::b"]),
         ]:
             jobs = list(run.jobs_of(program, tier, [], run.Groups()))
             self.assertEqual([job.name for job in jobs], names)

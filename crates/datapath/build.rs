@@ -17,24 +17,26 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
 
     let clang = clang();
-    for (target, object, define) in [
-        ("xdp", "xdp", None),
-        ("tc", "tc", None),
-        ("xdp", "xdp_traced", Some("-DSIDESTEP_TRACED")),
-        ("tc", "tc_traced", Some("-DSIDESTEP_TRACED")),
-        ("measure", "measure", None),
-        ("probe", "probe", None),
-    ] {
-        bpf(
-            &clang,
-            &source,
-            &source.join(format!("{target}.bpf.c")),
-            define,
-            &out.join(format!("{object}.bpf.o")),
-        );
+    let build = &|target: &str, object: &str, define| {
+        let code = source.join(format!("{target}.bpf.c"));
+        let binary = out.join(format!("{object}.bpf.o"));
+        bpf(&clang, &source, &code, define, &binary);
         compress(&out, object);
-    }
-    compile_native(&clang, &source);
+    };
+    // Each of the large ones takes half a minute.
+    std::thread::scope(|scope| {
+        for (target, object, define) in [
+            ("xdp", "xdp_traced", Some("-DSIDESTEP_TRACED")),
+            ("tc", "tc_traced", Some("-DSIDESTEP_TRACED")),
+            ("xdp", "xdp", None),
+            ("tc", "tc", None),
+            ("measure", "measure", None),
+            ("probe", "probe", None),
+        ] {
+            scope.spawn(move || build(target, object, define));
+        }
+        compile_native(&clang, &source);
+    });
     generate_abi(&source, &out);
     generate_native(&source, &out);
     std::fs::write(

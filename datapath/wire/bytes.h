@@ -8,15 +8,19 @@
 
 #include <linux/types.h>
 
-#define INLINE static inline __attribute__((always_inline, unused))
 /*
- * A function that the BPF verifier checks once, not once for each path to it. Without subprograms
- * the verifier exceeds a million instructions. Arguments are the packet, scalars, and pointers that
- * may be NULL.
+ * INLINE: a function of which the verifier follows each call with its arguments. The native target
+ * is a sixth of the size and compiles in a tenth of the time if the compiler chooses.
+ *
+ * SUBPROGRAM: a function that the BPF verifier checks once, not once for each path to it. Without
+ * subprograms the verifier exceeds a million instructions. Arguments are the packet, scalars, and
+ * pointers that may be NULL.
  */
 #ifdef __bpf__
+#define INLINE static inline __attribute__((always_inline, unused))
 #define SUBPROGRAM __attribute__((noinline))
 #else
+#define INLINE static inline __attribute__((unused))
 #define SUBPROGRAM INLINE
 #endif
 /* Keeps an argument of a subprogram that the body does not use. */

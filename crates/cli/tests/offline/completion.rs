@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// Returns bash's completions for the last of these words, sorted.
 fn offered(line: &[&str]) -> Vec<String> {
-    let program = Path::new(env!("CARGO_BIN_EXE_sidestep"));
+    let program = Path::new(crate::common::program());
     let folder = program.parent().expect("a folder").display();
     let words: Vec<String> = line.iter().map(|word| format!("'{word}'")).collect();
     let last = words.len() - 1;

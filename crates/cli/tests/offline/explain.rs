@@ -72,7 +72,7 @@ fn a_capture_without_a_matching_packet_is_refused() {
 fn a_missing_tcpdump_is_named_with_its_repair() {
     let folder = Folder::new();
     let file = folder.write("one.pcapng", pcapng(&[("eth0", 1, vec![2; 60])]));
-    let output = Command::new(env!("CARGO_BIN_EXE_sidestep"))
+    let output = Command::new(crate::common::program())
         .args(["explain", "--in", &file, "--pcap", "ip6"])
         .env("PATH", folder.path("empty"))
         .output()
