@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 /*
- * INLINE: a function of which the verifier follows each call with its arguments. The native target
+ * INLINE: a function that the verifier checks at each call, with its arguments. The native target
  * is a sixth of the size and compiles in a tenth of the time if the compiler chooses.
  *
  * SUBPROGRAM: a function that the BPF verifier checks once, not once for each path to it. Without
