@@ -346,6 +346,12 @@ def count_vm(job, output, status):
 # --- running --------------------------------------------------------------------------------------------------------
 
 
+def environment_of(job, folder):
+    """Environment of a job, with the folder for its temporary files."""
+    own = {leftovers.JOB: job.name, "TMPDIR": str(folder)}
+    return os.environ | {"RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1")} | own | job.environment
+
+
 class Runner:
     """Runs jobs in parallel and reports each result."""
 
@@ -414,11 +420,10 @@ class Runner:
         folder = self.folder_of(job)
         folder.mkdir()
         folder.chmod(0o1777)
-        own = {leftovers.JOB: job.name, "TMPDIR": str(folder)}
         return subprocess.Popen(
             job.command,
             cwd=job.folder,
-            env=os.environ | {"RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1")} | own | job.environment,
+            env=environment_of(job, folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -484,8 +489,7 @@ class Runner:
             before = leftovers.snapshot()
             job = self.jobs[name]
             folder = Path(tempfile.mkdtemp())
-            environment = os.environ | {leftovers.JOB: name, "TMPDIR": str(folder)} | job.environment
-            subprocess.run(job.command, cwd=job.folder, env=environment, capture_output=True, check=False)
+            subprocess.run(job.command, cwd=job.folder, env=environment_of(job, folder), capture_output=True, check=False)
             shutil.rmtree(folder, ignore_errors=True)
             if any(kind == item[0] for kind, _ in leftovers.settled(before)):
                 found.append(name)
