@@ -25,6 +25,11 @@ FOLDERS = {"/tmp": 1, "/dev/shm": 1, "/run": 1, "/run/netns": 1, "/run/sidestep"
 OURS = ("ss-", "ss.", "sidestep", "frr")
 # Folders that stay: of ip-netns(8), and of all instances of Sidestep.
 SHARED = ("/run/netns", "/run/sidestep")
+# Mount point of the BPF file system. systemd mounts it at boot; elsewhere the first `sidestep run` does,
+# as bpftool(8) does. It stays, because other programs may have pins there by then.
+BPFFS = "/sys/fs/bpf"
+# Files that the kernel puts there (kernel/bpf/preload).
+KERNEL_PINS = ("maps.debug", "progs.debug")
 # Seconds in which the kernel has removed what no process uses.
 PATIENCE = 10
 
@@ -80,13 +85,13 @@ def snapshot():
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     points = (line.split(" ")[4] for line in mounts)
     # A namespace is a mount, too.
-    found |= {("mount", point) for point in points if not point.startswith("/run/netns")}
+    found |= {("mount", point) for point in points if not point.startswith("/run/netns") and point != BPFFS}
     for folder, depth in FOLDERS.items():
         kind = "namespace" if folder == "/run/netns" else "file"
         found |= {(kind, path) for path in entries(folder, depth)}
-    for folder, _, names in os.walk("/sys/fs/bpf"):
-        found |= {("BPF pin", os.path.join(folder, name)) for name in names}
-        if folder != "/sys/fs/bpf":
+    for folder, _, names in os.walk(BPFFS):
+        found |= {("BPF pin", os.path.join(folder, name)) for name in names if name not in KERNEL_PINS}
+        if folder != BPFFS:
             found.add(("folder of BPF pins", folder))
     for kind, name in (("prog", "BPF program"), ("map", "BPF map"), ("link", "BPF link")):
         found |= {(name, text) for text in bpf(kind)}

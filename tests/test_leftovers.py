@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 from contextlib import redirect_stdout
@@ -66,6 +67,23 @@ class Leftovers(unittest.TestCase):
         failed, output = self.run_jobs(job("makes", makes), job("clean", "sleep 0.5"), marker=name)
         self.assertEqual(failed, ["leftovers of makes"])
         self.assertRegex(output, rf"left behind: namespace /run/netns/{name}-\d+, by makes\n")
+
+    def test_the_first_mount_of_the_bpf_file_system_is_no_leftover_and_a_pin_is(self):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("needs root")
+        script = """if True:
+            import os, subprocess, leftovers
+            while subprocess.run(["umount", "/sys/fs/bpf"], stderr=subprocess.DEVNULL).returncode == 0:
+                pass
+            before = leftovers.snapshot()
+            subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True)
+            print([item for item in leftovers.snapshot() - before if "/sys/fs/bpf" in item[1]])
+            os.mkdir("/sys/fs/bpf/left")
+            print([item for item in leftovers.snapshot() - before if "/sys/fs/bpf" in item[1]])
+        """
+        command = ["unshare", "--mount", sys.executable, "-c", script]
+        done = subprocess.run(command, cwd=leftovers.__file__.rpartition("/")[0], capture_output=True, check=True, text=True)
+        self.assertEqual(done.stdout, "[]\n[('folder of BPF pins', '/sys/fs/bpf/left')]\n")
 
 
 if __name__ == "__main__":
