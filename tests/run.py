@@ -31,8 +31,9 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BENCH = ROOT / "bench/Cargo.toml"
 # The program that ships. `./dev test --release` and `--all` build it first.
 ROUTER = TARGET / "release/sidestep"
-# Times of jobs in seconds, for a run without an earlier one.
+# Times of the longest jobs in seconds, for a run without an earlier one, and the time of any other.
 TIMES = ROOT / "tests/times.json"
+SHORT = 4
 TIERS = ("check", "test", "release", "all")
 CPUS = len(os.sched_getaffinity(0))
 # A live test waits most of the time, so two of them share a CPU. Any other job takes one slot per
@@ -286,6 +287,9 @@ def other_jobs(tier, patterns, groups):
         ),
         command("fuzz::datapath", "./dev", "fuzz", "datapath", "--seconds", "60"),
         command("release::size", python, "tests/size.py"),
+        command(
+            "package::bookworm", "./dev", "test-package", "bookworm", "none", slots=CPUS + 1, patience=PATIENCE_VM
+        ),
         kernel("oldest"),
         kernel("newest"),
     ]
@@ -362,8 +366,8 @@ class Runner:
         self.took = {}
         # Processor time in seconds, with that of child processes.
         self.processor = {}
-        # The longest jobs first. Jobs without a measured time count as long.
-        self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, 1000.0 * job.slots))
+        # The longest jobs first.
+        self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, SHORT))
         self.jobs = {job.name: job for job in jobs}
         self.total = len(jobs)
         self.done = 0
