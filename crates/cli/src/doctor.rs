@@ -12,7 +12,7 @@ use sidestep_control::report::{Problem, Severity, Status};
 
 use crate::run::{ModeWord, mode_of, pin_root_of, ports_of, read_config};
 use crate::tables::count;
-use crate::{Outcome, VERSION};
+use crate::{Outcome, VERSION, netns};
 
 /// Exit status if the checks could not be made.
 const FAILED: u8 = 3;
@@ -81,6 +81,7 @@ impl Error for DoctorError {}
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let problems = examine(args).map_err(DoctorError::Failed)?;
+    let problems = problems.into_iter().map(netns::from_outside).collect();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&problems)?)?;
     } else {
@@ -112,9 +113,7 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
     if args.ports.is_empty() && args.config.is_none() {
         match api::ask::<Status>(Request::ShowStatus) {
             Ok(status) => {
-                // Upgrade without packet loss (docs/howto/upgrade.md).
-                let restart = format!("kill -KILL {}", status.pid);
-                let other = other_version(VERSION, &status.version, &restart);
+                let other = other_version(VERSION, &status);
                 return Ok(status.problems.into_iter().chain(other).collect());
             }
             Err(ApiError::NotRunning) => {}

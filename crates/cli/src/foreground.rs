@@ -10,6 +10,7 @@ use sidestep_control::daemon::{Configuration, Daemon, Phase, Program, Status};
 use sidestep_control::report::{Problem, Severity};
 
 use crate::log::Log;
+use crate::netns;
 use crate::run::{Args, read_configuration};
 use crate::systemd::Manager;
 
@@ -83,7 +84,7 @@ struct Logged(BTreeSet<Problem>);
 impl Logged {
     fn log_changes(&mut self, now: &BTreeSet<Problem>, log: Log) {
         for new in now.difference(&self.0) {
-            log.line(new.severity, &new.to_string());
+            log.line(new.severity, &netns::from_outside(new.clone()).to_string());
         }
         for old in self.0.difference(now) {
             let text = format!("resolved: {}: {}", old.code, old.sentence);
@@ -122,7 +123,7 @@ fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant
         );
     }
     for problem in &status.problems {
-        let _ = writeln!(text, "  {problem}");
+        let _ = writeln!(text, "  {}", netns::from_outside(problem.clone()));
     }
     text.trim_end().to_owned()
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Gid;
 use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
-    Configuration, Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER,
+    Configuration, Daemon, DaemonError, End, Mode, Options, PacketFormatter, RECEIVE_BUFFER,
 };
 use sidestep_control::report::{self, Severity};
 use sidestep_datapath::Limits;
@@ -29,7 +29,7 @@ use crate::log::Log;
 use crate::metrics::http;
 use crate::node_file::NodeFileError;
 use crate::tables::count;
-use crate::{Outcome, VERSION, explain_live, node_file, trace};
+use crate::{Outcome, VERSION, explain_live, netns, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +38,8 @@ const START_POLL: Duration = Duration::from_millis(20);
 const METRICS: &str = "127.0.0.1:10143";
 /// Default address of the FPM listener, which is that of zebra.
 const FPM: &str = "127.0.0.1:2620";
+/// First word of the line that the daemon prints when it forwards.
+const BEGAN: &str = "forwarding";
 /// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
 
@@ -288,19 +290,26 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             Log::open().line(Severity::Error, &format!("metrics: {error}"));
         }
     }
-    writeln!(out, "{}", began(&daemon))?;
-    out.flush()?;
+    // Before the line that `--detach` waits for.
     for left_out in daemon.taken_over().iter().flat_map(|it| &it.left_out) {
         Log::open().line(Severity::Warning, &format!("not taken over: {left_out}"));
     }
+    writeln!(out, "{BEGAN} {}", began(&daemon))?;
+    out.flush()?;
 
     let mut foreground = Foreground::new(Args {
         config: config_path,
         ..args.clone()
     });
-    daemon.run(&mut foreground)?;
+    let end = daemon.run(&mut foreground)?;
     foreground.end();
-    writeln!(out, "detached; forwarding is back in the kernel")?;
+    match end {
+        End::Detached => writeln!(out, "detached; forwarding is back in the kernel")?,
+        End::Kept => writeln!(
+            out,
+            "ended; programs, tables and changes stay for the next daemon"
+        )?,
+    }
     Ok(())
 }
 
@@ -362,7 +371,7 @@ fn began(daemon: &Daemon) -> String {
         ""
     };
     format!(
-        "forwarding on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}{taken_over}; {ctrl_c}`sidestep stop` detaches",
+        "on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}{taken_over}; {ctrl_c}`sidestep stop` detaches",
         status.prefixes
     )
 }
@@ -387,7 +396,7 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
     }
     writeln!(out, "{}", started?)?;
     let status: report::Status = api::ask(Request::ShowStatus)?;
-    for problem in status.problems {
+    for problem in status.problems.into_iter().map(netns::from_outside) {
         eprintln!("sidestep: {problem}");
     }
     Ok(())
@@ -430,7 +439,7 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
         // An answer before the child has logged anything comes from another instance. A connection
         // that breaks off belongs to a child that fails to start; its log has the reason once it
         // has exited.
-        if api::call(Request::ShowPorts).is_ok() && read_log(&log).starts_with("forwarding") {
+        if api::call(Request::ShowPorts).is_ok() && has_begun(&read_log(&log)) {
             break;
         }
         if Instant::now() > deadline {
@@ -444,10 +453,18 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
         }
         std::thread::sleep(START_POLL);
     }
-    // The log may have problems on further lines.
+    // Lines before it name entries that were not taken over, further ones problems.
     let text = read_log(&log);
-    let first = text.lines().next().unwrap_or_default();
-    Ok(format!("{first} (pid {pid})"))
+    for line in text.lines().take_while(|line| !has_begun(line)) {
+        eprintln!("{line}");
+    }
+    let began = text.lines().find(|line| has_begun(line));
+    Ok(format!("{} (pid {pid})", began.unwrap_or_default()))
+}
+
+/// Whether a log has the first line of a daemon that forwards.
+fn has_begun(log: &str) -> bool {
+    log.lines().any(|line| line.starts_with(BEGAN))
 }
 
 /// Returns the log so far. The read is positioned, because the daemon shares the handle's position.

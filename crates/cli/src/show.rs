@@ -9,7 +9,7 @@ use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::daemon::left;
 use sidestep_control::report;
 
-use crate::{Outcome, show_watch, tables};
+use crate::{Outcome, netns, show_watch, tables};
 
 /// Subject of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -77,12 +77,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |drops: &report::Drops| vec![tables::reasons(drops)],
         ),
-        What::Status => alive(show(
-            Request::ShowStatus,
-            args.json,
-            out,
-            |status: &report::Status| vec![status_table(status)],
-        )),
+        What::Status => alive(status(args.json, out)),
         What::Limits => show(
             Request::ShowLimits,
             args.json,
@@ -155,12 +150,27 @@ pub(crate) fn show<T: DeserializeOwned + Serialize>(
     out: &mut dyn Write,
     text: impl Fn(&T) -> Vec<Table>,
 ) -> Outcome {
-    let report: T = api::ask(request)?;
+    print(&api::ask(request)?, json, out, text)
+}
+
+fn status(json: bool, out: &mut dyn Write) -> Outcome {
+    let mut status: report::Status = api::ask(Request::ShowStatus)?;
+    let problems = status.problems.into_iter();
+    status.problems = problems.map(netns::from_outside).collect();
+    print(&status, json, out, |status| vec![status_table(status)])
+}
+
+fn print<T: Serialize>(
+    report: &T,
+    json: bool,
+    out: &mut dyn Write,
+    text: impl Fn(&T) -> Vec<Table>,
+) -> Outcome {
     if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
         return Ok(());
     }
-    let tables = text(&report);
+    let tables = text(report);
     if tables.iter().all(Table::is_empty) {
         writeln!(out, "none")?;
         return Ok(());

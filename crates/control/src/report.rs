@@ -25,12 +25,15 @@ pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 pub use self::selected_route::SelectedRoute;
 
 /// `show status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the program that runs.
     pub version: String,
     /// Its process id.
     pub pid: u32,
+    /// The command that starts it again; none from earlier versions.
+    #[serde(default)]
+    pub start: Option<String>,
     /// Seconds since the start.
     pub uptime: u64,
     /// How the daemon started: `fresh`, `adopted`, or `replaced`.
@@ -117,6 +120,15 @@ pub type Config = Vec<Entry>;
 pub struct AddedPort {
     /// `xdp`, `generic` or `tc`; none if the interface does not exist yet.
     pub target: Option<String>,
+}
+
+/// `stop`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Ports that were attached.
+    pub ports: Vec<String>,
+    /// Changes of the configuration by commands, which ended with the daemon unless it was kept.
+    pub changes: Difference,
 }
 
 /// `show ports`.

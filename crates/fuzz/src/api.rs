@@ -39,7 +39,7 @@ impl Target for Api {
         add("routes".into(), &Request::ShowRoutes { all: true });
         add("oam".into(), &Request::SetOam { rate: 100 });
         add("listen".into(), &Request::ListenOam);
-        add("stop".into(), &Request::Stop);
+        add("stop".into(), &Request::Stop { keep: false });
         add("config".into(), &Request::ShowConfig);
         let config = ConfigText {
             text: "ports: [eth0]\n".into(),

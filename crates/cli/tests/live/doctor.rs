@@ -56,10 +56,21 @@ fn find(problems: &[Problem], code: &str) -> Option<Problem> {
         .cloned()
 }
 
-/// Seeds a fault, finds it, and executes its repair. Then it is gone.
+/// Adds a route by command.
+const TYPED: &str = "sidestep route add fc00:77::/32 via fc00:b::2 dev eth1";
+
+/// Seeds a fault, finds it, and executes its repair. Then it is gone. With a daemon, the ports are
+/// attached then, and a route that was added by command is there.
 fn seed_and_repair(star: &Star, args: &[&str], (code, seed): Fault) {
     assert_eq!(find(&doctor(star, args), code), None, "before {seed}");
     shell(star, seed);
+    let with_daemon = star.call(Request::ShowPorts).is_ok();
+    if with_daemon {
+        shell(
+            star,
+            &format!("sidestep route show | grep -q 'fc00:77::/32 ' || {TYPED}"),
+        );
+    }
     let found = eventually(code, || find(&doctor(star, args), code));
     let repair = found.repair.clone();
     shell(
@@ -69,6 +80,15 @@ fn seed_and_repair(star: &Star, args: &[&str], (code, seed): Fault) {
     eventually(&format!("{code} is repaired"), || {
         find(&doctor(star, args), code).is_none().then_some(())
     });
+    if with_daemon {
+        let ports: report::Ports = report(star.router(), Request::ShowPorts);
+        assert!(
+            ports.iter().all(|port| port.target != "none"),
+            "{code}: {ports:?}"
+        );
+        let routes = printed(star.router(), &["route", "show"]);
+        assert!(routes.contains("fc00:77::/32 "), "{code}: {routes}");
+    }
 }
 
 /// A router with a SID, a headend and a tunnel source of its own.
@@ -93,7 +113,7 @@ fn faults_of_a_running_node_are_found_and_repaired() {
     let start = "sidestep run --detach --mode tc --require-seg6-enabled eth0 eth1 eth2";
     shell(&star, start);
     assert_eq!(doctor(&star, &[]), [], "a healthy node");
-    let faults: [Fault; 13] = [
+    let faults: [Fault; 14] = [
         (
             "forwarding6_off",
             "sysctl -qw net.ipv6.conf.all.forwarding=0",
@@ -114,6 +134,7 @@ fn faults_of_a_running_node_are_found_and_repaired() {
         ("port_down", "ip link set dev eth2 down"),
         ("mtu_headroom", "ip link set dev eth1 mtu 1500"),
         ("mtu_below_1280", "ip link set dev eth1 mtu 1300"),
+        ("mtu_without_ipv6", "ip link set dev eth2 mtu 1000"),
         ("tunsrc_not_local", "ip sr tunsrc set fc00:99::1"),
         (
             "sid_not_in_kernel",
@@ -135,8 +156,8 @@ fn faults_of_a_running_node_are_found_and_repaired() {
     for fault in faults {
         seed_and_repair(&star, &[], fault);
     }
-    // These end with the daemon.
-    for fault in [
+    // No command removes a packet filter.
+    for (code, seed) in [
         (
             "nftables_bypassed",
             "nft add table inet f && \
@@ -149,9 +170,13 @@ fn faults_of_a_running_node_are_found_and_repaired() {
              nft add rule ip n c masquerade",
         ),
     ] {
-        seed_and_repair(&star, &[], fault);
+        shell(&star, seed);
+        let found = eventually(code, || find(&doctor(&star, &[]), code));
+        assert_eq!(found.repair, None, "{found:?}");
         shell(&star, "nft flush ruleset");
-        shell(&star, start);
+        eventually(code, || {
+            find(&doctor(&star, &[]), code).is_none().then_some(())
+        });
     }
     shell(&star, "sidestep stop");
 }
@@ -353,8 +378,10 @@ fn a_private_bpf_file_system_is_found_and_repaired() {
     };
     let found = find(&doctor(&star, &[]), "bpffs_private").expect("a private file system");
     assert!(!pins(), "they are in another file system");
+    shell(&star, TYPED);
     shell(&star, &found.repair.expect("a repair"));
     assert_eq!(doctor(&star, &[]), []);
+    assert!(printed(star.router(), &["route", "show"]).contains("fc00:77::/32 "));
     assert!(pins());
     printed(star.router(), &["stop"]);
 }
@@ -367,21 +394,32 @@ fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
     let star = router("livedoctordead");
     let pid = || report::<report::Status>(star.router(), Request::ShowStatus).pid;
     shell(&star, "sidestep run --detach --mode tc eth0 eth1");
+    shell(&star, TYPED);
     let killed = Pid::from_raw(pid() as i32);
     kill(killed, Signal::SIGKILL).expect("it runs");
     let ports = ["--mode", "tc", "eth0", "eth1"];
-    let found = eventually("it is dead", || {
-        // Until the process is gone, its socket accepts.
-        let gone = kill(killed, None).is_err();
-        gone.then(|| find(&doctor(&star, &ports), "dead_instance"))?
-    });
+    let dead = |pid: Pid| {
+        eventually("it is dead", || {
+            // Until the process is gone, its socket accepts.
+            let gone = kill(pid, None).is_err();
+            gone.then(|| find(&doctor(&star, &ports), "dead_instance"))?
+        })
+    };
+    let found = dead(killed);
     let status = output(star.router(), &["show", "status"]);
     assert!(
         text_of(&status).contains("a daemon died"),
         "{}",
         text_of(&status)
     );
-    assert_eq!(found.repair.as_deref(), Some("sidestep stop"));
+    let start = "sidestep run --detach --mode tc eth0 eth1";
+    assert_eq!(found.repair.as_deref(), Some(start));
+    shell(&star, start);
+    assert_eq!(find(&doctor(&star, &ports), "dead_instance"), None);
+    assert!(printed(star.router(), &["route", "show"]).contains("fc00:77::/32 "));
+    let killed = Pid::from_raw(pid() as i32);
+    kill(killed, Signal::SIGKILL).expect("it runs");
+    dead(killed);
     assert_eq!(
         printed(star.router(), &["stop"]),
         "removed the programs and pins of a dead daemon; forwarding is back in the kernel\n"
@@ -441,4 +479,50 @@ fn the_log_and_show_status_have_what_doctor_finds() {
         has("sidestep: resolved: port_down: port eth1 is down")
     });
     printed(star.router(), &["stop"]);
+}
+
+#[test]
+fn repairs_work_outside_the_namespace_of_n() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorn");
+    let (router, host) = (star.router(), star.host("a"));
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1 eth2");
+    shell(&star, TYPED);
+    let outside = |script: &str| {
+        let folder = Path::new(program()).parent().expect("a folder").display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let script = format!("export PATH={folder}:{path}; {script}");
+        let output = host
+            .command("sh")
+            .args(["-c", &script])
+            .output()
+            .expect("sh starts");
+        assert!(output.status.success(), "{script}: {}", text_of(&output));
+    };
+    for (code, seed) in [
+        ("port_down", "ip link set dev eth2 down"),
+        (
+            "forwarding6_off",
+            "sysctl -qw net.ipv6.conf.all.forwarding=0",
+        ),
+        (
+            "xdp_on_veth",
+            "sidestep stop --keep && sidestep run --detach --mode xdp eth0 eth1 eth2",
+        ),
+    ] {
+        shell(&star, seed);
+        let found = eventually(code, || {
+            let printed = output(host, &["-n", router.name(), "doctor", "-j"]);
+            let problems: Vec<Problem> = serde_json::from_slice(&printed.stdout).ok()?;
+            find(&problems, code)
+        });
+        outside(&found.repair.expect("a repair"));
+        eventually(code, || {
+            find(&doctor(&star, &[]), code).is_none().then_some(())
+        });
+        assert!(printed(router, &["route", "show"]).contains("fc00:77::/32 "));
+    }
+    printed(router, &["stop"]);
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use sidestep_testkit::Napi;
 
-use crate::support::left::{run_folder, traces};
+use crate::support::left::{Traces, run_folder, traces};
 use crate::support::node_file::NodeFile;
 use crate::support::{
     Daemon, Star, begin, constant, counters, eventually, modes, output, printed, text_of,
@@ -96,7 +96,14 @@ fn changes_by_commands_outlive_a_crash_without_loss_and_a_stop_forgets_them() {
         assert_eq!(shown(&star), without);
         assert!(!changes(&star).exists());
         printed(router, &words(typed));
-        printed(router, &["stop"]);
+        assert_eq!(
+            printed(router, &["stop"]),
+            format!(
+                "detached from eth0, eth1; forwarding is back in the kernel\nremoved 1 change by \
+                 commands, which no node file has:\n  + routes: {} metric 1024 owner sidestep\n",
+                &typed["route add ".len()..]
+            )
+        );
         daemon.end();
         let left = traces(router, &["eth0", "eth1", "eth2"]);
         assert!(left.are_none(), "{left:?}");
@@ -170,4 +177,96 @@ fn changes_that_contradict_the_new_file_are_left_out_and_an_unconfirmed_configur
     let stopped = output(router, &["stop"]);
     assert!(stopped.status.success(), "{}", text_of(&stopped));
     assert!(!run_folder(router).exists());
+}
+
+/// Interfaces with a program, the names of pins and files, and the changes. The socket of a daemon
+/// that died has no use.
+fn kept(star: &Star) -> (Traces, Vec<u8>) {
+    let traces = traces(star.router(), &["eth0", "eth1", "eth2"]);
+    let without_ids = |list: Vec<(String, u32)>| list.into_iter().map(|(name, _)| (name, 0));
+    let is_socket = |name: &String| name == "control.sock";
+    let traces = Traces {
+        files: traces
+            .files
+            .into_iter()
+            .filter(|name| !is_socket(name))
+            .collect(),
+        xdp: without_ids(traces.xdp).collect(),
+        tc: without_ids(traces.tc).collect(),
+        ..traces
+    };
+    (traces, fs::read(changes(star)).expect("changes"))
+}
+
+#[test]
+fn a_start_that_fails_leaves_changes_pins_and_programs_to_the_next_one() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for mode in modes(&["tc", "xdp"]) {
+        let star = Star::new("livetakefail");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let [of_kernel, typed] = constant::ROUTES;
+        star.ip().all([of_kernel, "link add br7 type bridge"]);
+        let file = NodeFile::new(&text());
+        let path = file.text();
+        let args = ["--mode", mode, "--config", &path[..]];
+        let daemon = star.run(&args);
+        printed(router, &words(typed));
+        printed(router, &["port", "add", "eth2"]);
+        printed(router, &["route", "del", "fc00:2::e", "metric", "1024"]);
+        let with = shown(&star);
+        let before = kept(&star);
+        let wrong =
+            NodeFile::new("ports: [eth0]\nroutes:\n- fc00:2::e encap seg6local action Endd\n");
+        let empty = NodeFile::new("# nothing\n");
+        let (wrong, empty) = (wrong.text(), empty.text());
+        let mut failing = vec![
+            "lo",
+            "eth0 lo",
+            "--config WRONG",
+            "--config EMPTY",
+            "--config /nonexistent",
+            "eth0 --metrics 192.0.2.99:9",
+            "eth0 --fpm 192.0.2.99:9",
+            "eth0 --pin-root /tmp",
+            "eth0 --pin-root /sys/fs/bpf/other",
+            "eth0 --group nobody-has-this-name",
+            "eth0 --detach --metrics 192.0.2.99:9",
+        ];
+        // After the programs are loaded: a bridge has no native XDP.
+        failing.extend(["br7", "eth0 eth2 br7"].iter().filter(|_| mode == "xdp"));
+        let (daemon, sent) = constant::during(&star, mode, || {
+            daemon.signal(Signal::SIGKILL);
+            daemon.end();
+            for arguments in failing {
+                let line = format!("run --mode {mode} {arguments}");
+                let line = line.replace("WRONG", &wrong).replace("EMPTY", &empty);
+                let refused = output(router, &words(&line));
+                assert!(!refused.status.success(), "{line}");
+                assert_eq!(kept(&star), before, "{line}: {}", text_of(&refused));
+            }
+            let daemon = star.run(&args);
+            let took = "adopted the data plane of an instance that died; took over 3 changes by \
+                        commands; ";
+            assert!(daemon.began.contains(took), "{}", daemon.began);
+            assert_eq!(shown(&star), with);
+            // An orderly end leaves them on request.
+            let told = "the daemon ended; programs stay attached to eth0, eth1, eth2, and the next \
+                        `sidestep run` takes them over with 3 changes by commands\n";
+            assert_eq!(printed(router, &["stop", "--keep"]), told);
+            let (status, text) = daemon.end();
+            let ended = "ended; programs, tables and changes stay for the next daemon\n";
+            assert!(status.success() && text == ended, "{status} {text}");
+            let daemon = star.run(&args);
+            assert!(daemon.began.contains(took), "{}", daemon.began);
+            assert_eq!(shown(&star), with);
+            daemon
+        });
+        assert!(sent > 100, "{mode}: {sent} packets are too few to tell");
+        printed(router, &["stop"]);
+        daemon.end();
+        assert!(!run_folder(router).exists());
+    }
 }

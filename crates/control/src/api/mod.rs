@@ -165,8 +165,12 @@ pub enum Request {
         /// Interface name.
         name: String,
     },
-    /// Detach everything and exit.
-    Stop,
+    /// Detach everything and exit: the reply is a [`crate::report::Stopped`].
+    Stop {
+        /// Exit as after a crash: the next daemon takes over programs, tables and changes.
+        #[serde(default)]
+        keep: bool,
+    },
 }
 
 /// A node file in a request. The text may contain secrets.

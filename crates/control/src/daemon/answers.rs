@@ -10,12 +10,14 @@ use super::{Daemon, nanoseconds};
 use crate::api::Request;
 use crate::report;
 
+/// Returns the value of a report.
+pub(super) fn json(report: impl serde::Serialize) -> Result<Value, String> {
+    serde_json::to_value(report).map_err(|error| error.to_string())
+}
+
 impl Daemon {
     /// Serves a request. The event loop serves those that are not requests for one value.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
-        fn json(report: impl serde::Serialize) -> Result<Value, String> {
-            serde_json::to_value(report).map_err(|error| error.to_string())
-        }
         match request {
             Request::ShowStatus => {
                 self.examine();
@@ -89,7 +91,7 @@ impl Daemon {
             | Request::Monitor
             | Request::ShowMetrics
             | Request::ReloadConfig
-            | Request::Stop => Ok(Value::Null),
+            | Request::Stop { .. } => Ok(Value::Null),
         }
     }
 

@@ -62,6 +62,9 @@ struct Contents {
     changes: Difference,
     /// Secrets of the changed HMAC keys.
     secrets: Vec<(u32, SecretText)>,
+    /// The instance ended by `stop --keep`. Its pins may have ended with its mount namespace.
+    #[serde(default)]
+    kept: bool,
 }
 
 /// Reads the configuration of the options, and the changes of an instance that died in this network
@@ -93,10 +96,6 @@ pub(super) fn initial(
         taken_over: None,
         without: None,
     };
-    // The instance has left its pins, too. A namespace with the same inode may have had the file.
-    if Kernel::pinned(&options.pin_root).is_none() {
-        return Ok(initial);
-    }
     let contents = match initial.saved.read() {
         Ok(None) => return Ok(initial),
         Ok(Some(contents)) => contents,
@@ -110,6 +109,10 @@ pub(super) fn initial(
             return Ok(initial);
         }
     };
+    // A dead instance has left its pins, too. A namespace with the same inode may have had the file.
+    if !contents.kept && Kernel::pinned(&options.pin_root).is_none() {
+        return Ok(initial);
+    }
     let mut resolver = Resolver {
         node,
         mode,
@@ -213,12 +216,18 @@ impl SavedChanges {
         self.base_keys.clone_from(keys);
     }
 
-    /// Writes what the configuration changes; without changes there is no file.
-    pub(super) fn write(&mut self, now: Vec<Entry>, keys: &HmacKeys) {
+    /// Returns the difference of a configuration to the node file and the options.
+    pub(super) fn difference(&self, now: Vec<Entry>) -> Difference {
+        difference_of_entries(self.base.clone(), now)
+    }
+
+    /// Writes the changes; without changes there is no file.
+    pub(super) fn write(&mut self, changes: Difference, keys: &HmacKeys, kept: bool) {
         let is_new = |(id, key): &(&u32, _)| self.base_keys.get(id) != Some(*key);
         let secrets = keys.iter().filter(is_new);
         let contents = Contents {
-            changes: difference_of_entries(self.base.clone(), now),
+            changes,
+            kept,
             secrets: secrets
                 .map(|(id, key)| (*id, SecretText(key.secret.clone())))
                 .collect(),

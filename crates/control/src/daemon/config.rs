@@ -167,13 +167,27 @@ impl Daemon {
 
     /// Saves the changes by commands. An unconfirmed configuration is not one of them.
     pub(super) fn save_changes(&mut self) {
+        self.write_changes(false);
+    }
+
+    /// Saves the changes; `kept`: for the next daemon, at the end of this one.
+    pub(super) fn write_changes(&mut self, kept: bool) {
+        let changes = self.changes();
+        let own = match &self.config.trial {
+            Some(trial) => &trial.own,
+            None => &self.own,
+        };
+        self.saved.write(changes, &own.hmac_keys, kept);
+    }
+
+    /// Changes by commands, relative to the node file and the options.
+    pub(super) fn changes(&self) -> Difference {
         let (ports, own, devices) = match &self.config.trial {
             Some(trial) => (&trial.ports, &trial.own, &trial.devices),
             None => (&self.options.ports, &self.own, &self.devices),
         };
         let names = KnownNames::new(self.mirror.node(), devices, ports);
-        let now = entries(ports, own, &names);
-        self.saved.write(now, &own.hmac_keys);
+        self.saved.difference(entries(ports, own, &names))
     }
 
     /// Applies the rates that are not in the tables.

@@ -10,9 +10,11 @@ use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::answers::json;
 use super::fpm::Fpm;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request};
+use crate::report;
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
 /// source). A change takes effect within 10 ms.
@@ -39,10 +41,19 @@ pub(super) fn signals() -> std::io::Result<UnixStream> {
     Ok(signalled)
 }
 
+/// End of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left.
+    Detached,
+    /// Programs, tables and changes stay for the next daemon.
+    Kept,
+}
+
 impl Daemon {
     /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes its
-    /// files.
-    pub fn run(mut self, program: &mut dyn Program) -> Result<(), DaemonError> {
+    /// files, unless the request is to keep them.
+    pub fn run(mut self, program: &mut dyn Program) -> Result<End, DaemonError> {
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
         let mut peers_due = Instant::now() + PEERS_PERIOD;
@@ -136,17 +147,42 @@ impl Daemon {
             }
         }
         program.enter(Phase::Stopping, &self);
-        let ended = self.kernel.detach_all().map_err(DaemonError::from);
+        self.end(stop)
+    }
+
+    /// Detaches everything and removes the files, unless the request is to keep them. Replies.
+    fn end(mut self, stop: Option<Incoming>) -> Result<End, DaemonError> {
+        let stopped = self.stopped();
+        let request = stop.as_ref().map(|incoming| &incoming.request);
+        let keep = matches!(request, Some(Ok(Request::Stop { keep: true })));
+        let ended = if keep {
+            self.write_changes(true);
+            Ok(End::Kept)
+        } else {
+            let detached = self.kernel.detach_all().map_err(DaemonError::from);
+            detached.map(|()| {
+                self.lock.forget();
+                End::Detached
+            })
+        };
         // Remove the socket before its directory.
         drop(self.server);
         drop(self.lock);
         // Reply last, so that `sidestep stop` returns after the cleanup.
         if let Some(incoming) = stop {
-            let done = ended.as_ref().map(|()| serde_json::Value::Null);
-            let answer = done.map_err(ToString::to_string);
-            self.replies.answer(incoming, answer);
+            let done = ended.as_ref().map(|_| stopped);
+            self.replies
+                .answer(incoming, done.map_err(ToString::to_string).and_then(json));
         }
         ended
+    }
+
+    /// Returns what the end of the daemon removes.
+    fn stopped(&self) -> report::Stopped {
+        report::Stopped {
+            ports: self.attached.keys().cloned().collect(),
+            changes: self.changes(),
+        }
     }
 
     /// Makes all checks. Returns the time until the next ones.
@@ -162,7 +198,7 @@ impl Daemon {
     fn serve_requests(&mut self, program: &mut dyn Program) -> Option<Incoming> {
         while let Some(incoming) = self.server.accept() {
             match &incoming.request {
-                Ok(Request::Stop) => return Some(incoming),
+                Ok(Request::Stop { .. }) => return Some(incoming),
                 Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
                 Ok(Request::Monitor) => self.add_monitor(incoming),
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),

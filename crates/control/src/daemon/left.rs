@@ -22,11 +22,21 @@ pub fn left(pin_root: Option<&Path>) -> Option<PathBuf> {
 /// A daemon runs, or a step failed.
 pub fn remove_left(pin_root: Option<&Path>) -> Result<bool, DaemonError> {
     let root = root(pin_root);
-    let lock = Lock::take(&run_directory(), &root)?;
+    let mut lock = Lock::take(&run_directory(), &root)?;
     let removed = Kernel::remove(&root)?;
-    // Removes the directory.
-    drop(lock);
+    // Now its end removes the directory.
+    lock.forget();
     Ok(removed)
+}
+
+/// Checks that no instance died with its pins below another root.
+pub(super) fn check_root(lock: &Lock, pin_root: &Path) -> Result<(), DaemonError> {
+    match lock.former_root() {
+        Some(root) if root != pin_root && left(Some(&root)).is_some() => {
+            Err(DaemonError::OtherPinRoot(root))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn root(given: Option<&Path>) -> PathBuf {

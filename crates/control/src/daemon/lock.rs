@@ -21,12 +21,18 @@ const RELEASE: Duration = Duration::from_millis(500);
 pub(super) struct Lock {
     directory: PathBuf,
     file: Flock<File>,
+    /// Content of the file for the next instance, if the files stay: of an instance that died, or of
+    /// this one.
+    former: Option<Vec<u8>>,
 }
 
 impl Drop for Lock {
-    /// Removes the directory with log and lock.
+    /// Removes the directory with log and lock, unless its files are for the next instance.
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = match self.former.take() {
+            None => fs::remove_dir_all(&self.directory),
+            Some(former) => self.write(&former),
+        };
     }
 }
 
@@ -56,8 +62,8 @@ impl Lock {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 other => other.map_err(failed)?,
             };
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).map_err(failed)?;
+            let mut holder = Vec::new();
+            file.read_to_end(&mut holder).map_err(failed)?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(locked) => {
                     if !is_at(&locked, &path) {
@@ -66,14 +72,16 @@ impl Lock {
                     let mut lock = Self {
                         directory: directory.to_owned(),
                         file: locked,
+                        former: (!holder.is_empty()).then_some(holder),
                     };
-                    lock.sign(pin_root).map_err(failed)?;
+                    lock.write(&signature(pin_root)).map_err(failed)?;
                     return Ok(lock);
                 }
                 Err((_, Errno::EWOULDBLOCK)) if Instant::now() < until => {
                     thread::sleep(Duration::from_millis(10));
                 }
                 Err((_, Errno::EWOULDBLOCK)) => {
+                    let holder = String::from_utf8_lossy(&holder);
                     let pid = holder.lines().next().unwrap_or_default();
                     return Err(DaemonError::Running(pid.trim().parse().unwrap_or(0)));
                 }
@@ -82,21 +90,44 @@ impl Lock {
         }
     }
 
-    /// Writes the process id and the root of the pins.
-    fn sign(&mut self, pin_root: &Path) -> std::io::Result<()> {
+    /// Removes the files at the end of the lock.
+    pub(super) fn forget(&mut self) {
+        self.former = None;
+    }
+
+    /// Leaves the files at the end of the lock, as if this instance had died.
+    pub(super) fn keep(&mut self, pin_root: &Path) {
+        self.former = Some(signature(pin_root));
+    }
+
+    /// Root of the pins of an instance that died.
+    pub(super) fn former_root(&self) -> Option<PathBuf> {
+        root_in(self.former.as_ref()?)
+    }
+
+    fn write(&mut self, content: &[u8]) -> std::io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
-        writeln!(self.file, "{}", std::process::id())?;
-        self.file.write_all(pin_root.as_os_str().as_bytes())
+        self.file.write_all(content)
     }
+}
+
+/// Content of the file: the process id, a line feed, and the root of the pins.
+fn signature(pin_root: &Path) -> Vec<u8> {
+    let mut content = format!("{}\n", std::process::id()).into_bytes();
+    content.extend(pin_root.as_os_str().as_bytes());
+    content
+}
+
+fn root_in(content: &[u8]) -> Option<PathBuf> {
+    let end = content.iter().position(|byte| *byte == b'\n')?;
+    let root = &content[end + 1..];
+    (!root.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(root)))
 }
 
 /// Returns the root of the pins of the instance that wrote the lock file last.
 pub(super) fn pin_root(directory: &Path) -> Option<PathBuf> {
-    let text = fs::read(directory.join("lock")).ok()?;
-    let end = text.iter().position(|byte| *byte == b'\n')?;
-    let root = &text[end + 1..];
-    (!root.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(root)))
+    root_in(&fs::read(directory.join("lock")).ok()?)
 }
 
 /// Whether the file is still the one at that path. An instance that exits removes its file.

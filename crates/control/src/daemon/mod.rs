@@ -58,6 +58,7 @@ use thiserror::Error;
 
 pub use self::changes::TakenOver;
 pub use self::config::{Configuration, Phase, Program};
+pub use self::events::End;
 pub(crate) use self::fpm::is_exposed;
 pub use self::left::{left, remove_left};
 pub(crate) use self::ports::choose;
@@ -163,6 +164,12 @@ pub enum DaemonError {
         /// Reason.
         why: String,
     },
+    /// An instance died and left its pins below another root.
+    #[error(
+        "an instance that died has its pins in {path}: start with `--pin-root {path}`, or remove \
+         them with `sidestep stop`", path = .0.display()
+    )]
+    OtherPinRoot(PathBuf),
     /// No port was named.
     #[error("no port: name at least one interface")]
     NoPorts,
@@ -214,6 +221,8 @@ pub struct Daemon {
     refused: BTreeMap<String, String>,
     /// Result of the last checks.
     examined: BTreeSet<report::Problem>,
+    /// The command that starts this instance again, as of the last checks.
+    start_command: String,
     /// Why the last change could not be applied; the previous tables stay in effect.
     problem: Option<String>,
     origin: Origin,
@@ -273,8 +282,8 @@ pub struct Summary {
 }
 
 impl Daemon {
-    /// Loads, compiles and attaches. On an error it undoes everything, except for pins adopted from
-    /// a dead instance.
+    /// Loads, compiles and attaches. On an error it undoes everything. Programs, pins and changes of
+    /// an instance that died stay for the next start.
     pub fn start(mut options: Options, formatter: PacketFormatter) -> Result<Self, DaemonError> {
         options.check()?;
         // The process holds the secrets of HMAC keys: it must not leave a core dump.
@@ -282,6 +291,7 @@ impl Daemon {
         raise_descriptors();
         let directory = run_directory();
         let lock = Lock::take(&directory, &options.pin_root)?;
+        left::check_root(&lock, &options.pin_root)?;
         if let Some(run_root) = directory.parent() {
             orphans::remove(&options.pin_root, run_root);
         }
@@ -299,7 +309,11 @@ impl Daemon {
         } = changes::initial(&mut options, mirror.node(), &directory)?;
         let metrics = own.metrics.map(listen).transpose()?;
         let fpm = own.fpm.map(listen_fpm).transpose()?;
+        let path = directory.join("control.sock");
+        let server = Server::listen(&path, options.group)
+            .map_err(|source| DaemonError::File { path, source })?;
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
+        let attached = kernel.attached();
         let icmp_rate = config::icmp_rate(&own);
         kernel.limit_reports(icmp_rate);
         let fragment_rate = config::fragment_rate(&own);
@@ -310,9 +324,6 @@ impl Daemon {
         } else {
             Image::default()
         };
-        let path = directory.join("control.sock");
-        let server = Server::listen(&path, options.group)
-            .map_err(|source| DaemonError::File { path, source })?;
         let mut daemon = Self {
             compiler: Compiler::beside(options.limits, &before),
             compiled: Compiled {
@@ -335,6 +346,7 @@ impl Daemon {
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             examined: BTreeSet::new(),
+            start_command: String::new(),
             problem: None,
             origin,
             started: Instant::now(),
@@ -363,12 +375,34 @@ impl Daemon {
             options,
         };
         daemon.limit_copies();
-        if let Err(error) = daemon.bring_up_with(without) {
-            // An instance that could not start leaves nothing attached.
-            let _ = daemon.kernel.detach_all();
-            return Err(error);
+        match daemon.bring_up_with(without) {
+            Ok(()) => {
+                // An end by an error leaves pins and changes.
+                daemon.lock.keep(&daemon.options.pin_root);
+                daemon.save_changes();
+                Ok(daemon)
+            }
+            Err(error) => {
+                daemon.give_up(&attached);
+                Err(error)
+            }
         }
-        Ok(daemon)
+    }
+
+    /// Ends a start that failed, and leaves these attachments of an instance that died.
+    fn give_up(mut self, attached: &[(u32, Target)]) {
+        if self.origin == Origin::Fresh {
+            let _ = self.kernel.detach_all();
+            return;
+        }
+        let now = self.kernel.attached();
+        let is_new = |(ifindex, _): &&(u32, Target)| attached.iter().all(|(old, _)| old != ifindex);
+        for (ifindex, _) in now.iter().filter(is_new) {
+            let _ = self.kernel.detach(*ifindex);
+        }
+        for port in attached.iter().filter(|port| !now.contains(port)) {
+            let _ = self.kernel.attach(port.0, port.1);
+        }
     }
 
     /// Brings the instance up. If the changes of the previous instance prevent it, it starts without
@@ -379,10 +413,7 @@ impl Daemon {
     ) -> Result<(), DaemonError> {
         let (error, (ports, own)) = match (self.bring_up(), without) {
             (Err(error), Some(without)) => (error, without),
-            (result, _) => {
-                self.save_changes();
-                return result;
-            }
+            (result, _) => return result,
         };
         self.taken_over = Some(TakenOver {
             entries: 0,
@@ -397,16 +428,22 @@ impl Daemon {
     }
 
     fn bring_up(&mut self) -> Result<(), DaemonError> {
-        // Tables first, so that an attached program finds them filled.
+        // The tables of an instance that died change after everything that may fail. Other tables are
+        // filled first, so that an attached program finds them filled.
+        let adopted = self.origin == Origin::Adopted;
+        if adopted {
+            self.check_compilation()?;
+            self.attach_all()?;
+        }
         self.recompile_after_grace(None)?;
         let full = &self.compiled.index.full;
         if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
             return Err(self.compiler.full(table).into());
         }
-        self.attach_ports();
-        if let Some((name, why)) = self.refused.pop_first() {
-            return Err(DaemonError::Port { name, why });
+        if !adopted {
+            self.attach_all()?;
         }
+        self.detach_others();
         // After the first compilation, which determines the egresses.
         if self.survey_peers() {
             self.recompile_after_grace(None)?;

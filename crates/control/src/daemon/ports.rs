@@ -114,6 +114,23 @@ impl Daemon {
     /// Attaches missing ports. Detaches ports whose interface is gone, was renamed, or can no
     /// longer be a port.
     pub(super) fn attach_ports(&mut self) {
+        self.attach_missing();
+        self.detach_others();
+    }
+
+    /// Attaches the ports of a start.
+    ///
+    /// # Errors
+    /// An interface refuses.
+    pub(super) fn attach_all(&mut self) -> Result<(), DaemonError> {
+        self.attach_missing();
+        match self.refused.pop_first() {
+            Some((name, why)) => Err(DaemonError::Port { name, why }),
+            None => Ok(()),
+        }
+    }
+
+    fn attach_missing(&mut self) {
         let right: BTreeSet<(String, IfIndex, Target)> = self
             .requested_ports()
             .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
@@ -124,6 +141,7 @@ impl Daemon {
         self.refused.retain(|name, _| {
             ports.contains(name) && there.values().any(|link| link.name == *name)
         });
+        let slots = self.port_slots();
         let missing: Vec<_> = self
             .requested_ports()
             .filter(|(name, ..)| !self.attached.contains_key(*name))
@@ -131,7 +149,7 @@ impl Daemon {
             .collect();
         for (name, ifindex, choice) in missing {
             let attached = choice.and_then(|(target, why)| {
-                self.has_slot(ifindex)?;
+                has_slot(&slots, ifindex)?;
                 self.kernel
                     .attach(ifindex.0, target)
                     .map_err(|error| error.to_string())?;
@@ -155,6 +173,10 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Detaches all interfaces that are no port, such as those of an instance that died.
+    pub(super) fn detach_others(&mut self) {
         let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
         for (ifindex, _) in self.kernel.attached() {
             if !ports.contains(&ifindex) {
@@ -162,19 +184,6 @@ impl Daemon {
                 // pin.
                 let _ = self.kernel.detach(ifindex);
             }
-        }
-    }
-
-    fn has_slot(&self, ifindex: IfIndex) -> Result<(), String> {
-        let ports = &self.compiled.image.ports;
-        let slot = |other: &&u32| *other % SIDESTEP_PORTS == ifindex.0 % SIDESTEP_PORTS;
-        match ports.keys().find(slot) {
-            Some(other) if *other != ifindex.0 => Err(format!(
-                "its interface index {} and that of another port, {other}, are equal modulo {SIDESTEP_PORTS}; recreate \
-                 one of the interfaces",
-                ifindex.0
-            )),
-            _ => Ok(()),
         }
     }
 
@@ -194,5 +203,18 @@ impl Daemon {
             }
             attached.is_ok()
         });
+    }
+}
+
+/// Checks that a port has an entry in the port table: [`Daemon::port_slots`] contains it.
+fn has_slot(slots: &BTreeSet<IfIndex>, ifindex: IfIndex) -> Result<(), String> {
+    let shares = |other: &&IfIndex| other.0 % SIDESTEP_PORTS == ifindex.0 % SIDESTEP_PORTS;
+    match slots.iter().find(shares) {
+        Some(other) if *other != ifindex => Err(format!(
+            "its interface index {} and that of another port, {}, are equal modulo {SIDESTEP_PORTS}; recreate \
+             one of the interfaces",
+            ifindex.0, other.0
+        )),
+        _ => Ok(()),
     }
 }

@@ -56,7 +56,13 @@ impl Daemon {
             daemon: Some(daemon),
             ..Facts::new(node, self.mirror.node(), &self.compiled)
         };
+        let start = facts.start("", None);
         self.examined = doctor::examine(&facts);
+        if start != self.start_command {
+            // Only a hint for `doctor` after a crash.
+            let _ = fs::write(facts::start_file(), &start);
+            self.start_command = start;
+        }
     }
 }
 

@@ -30,6 +30,7 @@ impl Daemon {
         report::Status {
             version: self.options.version.into(),
             pid: std::process::id(),
+            start: Some(self.start_command.clone()),
             uptime: self.started.elapsed().as_secs(),
             origin: match self.origin {
                 Origin::Fresh => "fresh",

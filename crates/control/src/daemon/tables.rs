@@ -33,6 +33,23 @@ impl Daemon {
         self.recompile(before)
     }
 
+    /// Compiles the whole node without publishing it. Entries that may fit after a grace period are
+    /// no error.
+    pub(super) fn check_compilation(&mut self) -> Result<(), DaemonError> {
+        let ports = self.port_slots();
+        let node = self.overlaid.node(self.mirror.node());
+        let fib = &self.compiled.image.fib;
+        let result = self.compiler.attempt(node, &ports, fib);
+        if self.compiler.has_pending() {
+            return Ok(());
+        }
+        let full = result?.index.full;
+        match self.own.routes.keys().find_map(|key| full.get(key)) {
+            Some(table) => Err(self.compiler.full(table).into()),
+            None => Ok(()),
+        }
+    }
+
     /// Compiles the whole node and publishes the result, as far as it fits. With `before`, a new
     /// Sidestep-only route that does not fit is an error, and nothing changes.
     pub(super) fn recompile(&mut self, before: Option<&Overlay>) -> Result<(), DaemonError> {

@@ -93,23 +93,11 @@ fn chain(facts: &Facts<'_>, chain: &Chain) -> Option<Problem> {
     } else {
         (NFTABLES_BYPASSED, "do not pass it")
     };
-    Some(until_stopped(
-        facts,
-        code,
-        format!(
-            "nftables chain {family} {table} {name} at hook {hook} has {content}: packets that \
-             Sidestep \
-             forwards {effect}"
-        ),
-    ))
-}
-
-/// A problem that ends when Linux forwards alone. No command removes an operator's filter.
-fn until_stopped(facts: &Facts<'_>, code: Code, sentence: String) -> Problem {
-    match facts.daemon {
-        Some(_) => code.problem(sentence, "sidestep stop"),
-        None => code.without_command(sentence),
-    }
+    // No command removes an operator's filter or ends forwarding by Sidestep.
+    Some(code.without_command(format!(
+        "nftables chain {family} {table} {name} at hook {hook} has {content}: packets that Sidestep \
+         forwards {effect}"
+    )))
 }
 
 fn legacy(facts: &Facts<'_>) -> Option<Problem> {
@@ -119,7 +107,7 @@ fn legacy(facts: &Facts<'_>) -> Option<Problem> {
             "legacy tables are loaded ({}): packets that Sidestep forwards do not pass them",
             tables.join(", ")
         );
-        until_stopped(facts, IPTABLES_BYPASSED, sentence)
+        IPTABLES_BYPASSED.without_command(sentence)
     })
 }
 
@@ -160,7 +148,7 @@ fn filters(facts: &Facts<'_>) -> Vec<Problem> {
         let sentence = format!(
             "TC filters at {hook} of {name}: packets that Sidestep forwards do not pass them"
         );
-        Some(until_stopped(facts, TC_FILTER_BYPASSED, sentence))
+        Some(TC_FILTER_BYPASSED.without_command(sentence))
     };
     facts.survey.filters.iter().filter_map(of).collect()
 }

@@ -1,6 +1,7 @@
 //! Facts that the checks examine.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use sidestep_model::behavior::Seg6Local;
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::{Encap, NextHop, Route};
 
+use crate::api::run_directory;
 use crate::compile::Compiled;
 use crate::daemon::Mode;
 use crate::report;
@@ -66,6 +68,8 @@ pub struct Host {
     pub lacks: Vec<&'static str>,
     /// Directory of the pins that a dead instance left in this namespace.
     pub left: Option<PathBuf>,
+    /// The command that started that instance.
+    pub left_start: Option<String>,
     /// Whether an instance runs in this namespace.
     pub is_alive: bool,
 }
@@ -159,7 +163,7 @@ impl<'a> Facts<'a> {
     /// The commands that start the daemon again with other arguments.
     pub(super) fn restart(&self, options: &str) -> String {
         let stop = if self.daemon.is_some() {
-            "sidestep stop && "
+            "sidestep stop --keep && "
         } else {
             ""
         };
@@ -175,12 +179,12 @@ impl<'a> Facts<'a> {
     }
 
     /// The command that starts the daemon, with a further port.
-    pub(super) fn start(&self, options: &str, further: Option<&str>) -> String {
+    pub(crate) fn start(&self, options: &str, further: Option<&str>) -> String {
         let mode = self.daemon.as_ref().map(|it| it.mode.to_string());
         let mode = mode.unwrap_or_default();
         let mut words = vec!["sidestep run --detach"];
         if let Some(daemon) = &self.daemon {
-            words.extend(daemon.arguments.iter().map(String::as_str));
+            words.extend(without(&daemon.arguments, options));
             if !options.starts_with("--mode ") && daemon.mode != Mode::Auto {
                 words.push("--mode");
                 words.push(&mode);
@@ -191,6 +195,25 @@ impl<'a> Facts<'a> {
         words.extend(further);
         words.join(" ")
     }
+}
+
+/// Arguments without the size of the table that `options`, such as `--limit routes=9`, sets.
+fn without<'a>(arguments: &'a [String], options: &str) -> Vec<&'a str> {
+    let size = |words: &str| {
+        let size = words.strip_prefix("--limit")?.get(1..)?;
+        Some(size.split_once('=')?.0.to_owned())
+    };
+    let (set, mut kept) = (size(options), Vec::new());
+    let mut rest = arguments.iter().map(String::as_str).peekable();
+    while let Some(word) = rest.next() {
+        let value = rest.next_if(|_| word == "--limit");
+        let both = value.map_or(word.to_owned(), |value| format!("{word} {value}"));
+        if set.is_none() || size(&both) != set {
+            kept.push(word);
+            kept.extend(value);
+        }
+    }
+    kept
 }
 
 impl Port {
@@ -219,13 +242,15 @@ impl Host {
         let existing = existing.unwrap_or(pin_root);
         let on_bpffs = kernel::on_bpffs(pin_root);
         let read_only = statvfs(existing).is_ok_and(|it| it.flags().contains(FsFlags::ST_RDONLY));
-        let device = |path: &Path| std::fs::metadata(path).ok().map(|it| it.dev());
+        let device = |path: &Path| fs::metadata(path).ok().map(|it| it.dev());
         let here = device(existing);
         let mount_point = existing
             .ancestors()
             .take_while(|path| device(path) == here)
             .last();
         let is_alive = pinned.as_ref().is_some_and(|pinned| !pinned.is_dead);
+        let left_start = pinned.as_ref().filter(|pinned| pinned.is_dead);
+        let left_start = left_start.and_then(|_| fs::read_to_string(start_file()).ok());
         Self {
             pin_root: pin_root.to_owned(),
             mount_point: mount_point.unwrap_or(existing).to_owned(),
@@ -237,9 +262,15 @@ impl Host {
             left: pinned
                 .filter(|pinned| pinned.is_dead)
                 .map(|pinned| pinned.folder),
+            left_start,
             is_alive,
         }
     }
+}
+
+/// File with the command that starts the daemon of this namespace again.
+pub(crate) fn start_file() -> PathBuf {
+    run_directory().join("start")
 }
 
 /// Optional features that the kernel lacks.

@@ -30,11 +30,16 @@ const XDP_ON_VETH: Code = Code::warning(
 );
 const NO_XDP_TRANSMIT: Code = Code::warning(
     "no_xdp_transmit",
-    "a port runs XDP, and an egress does not take XDP redirects: Linux forwards these packets",
+    "a port runs XDP, and an egress does not take XDP redirects: Linux forwards these packets, \
+     except those of Sidestep-only routes, which are dropped",
 );
 const MTU_BELOW_1280: Code = Code::error(
     "mtu_below_1280",
     "the MTU of an egress leaves less than 1280 bytes for the encapsulated packet",
+);
+const MTU_WITHOUT_IPV6: Code = Code::error(
+    "mtu_without_ipv6",
+    "the MTU of a port is below 1280: Linux removes IPv6 and its addresses from the interface",
 );
 const MTU_HEADROOM: Code = Code::note(
     "mtu_headroom",
@@ -52,6 +57,7 @@ pub(super) const FAMILY: Family = Family {
         XDP_ON_VETH,
         NO_XDP_TRANSMIT,
         MTU_BELOW_1280,
+        MTU_WITHOUT_IPV6,
         MTU_HEADROOM,
     ],
     check,
@@ -78,6 +84,7 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     for (port, link) in facts.links() {
         found.extend(attachment(facts, port, link));
         found.extend(state(facts, link));
+        found.extend(without_ipv6(link));
         found.extend(xdp_on_veth(facts, port, link));
     }
     if facts.has_xdp() {
@@ -130,6 +137,20 @@ fn state(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
         .then(|| NO_CARRIER.without_command(format!("port {} has no carrier", link.name)))
 }
 
+/// See `addrconf_notify` of Linux.
+fn without_ipv6(link: &Link) -> Option<Problem> {
+    (link.mtu < IPV6_MTU_MIN).then(|| {
+        MTU_WITHOUT_IPV6.problem(
+            format!(
+                "port {} has an MTU of {}: below {IPV6_MTU_MIN}, Linux removes IPv6 and its \
+                 addresses from an interface",
+                link.name, link.mtu
+            ),
+            format!("ip link set dev {} mtu {IPV6_MTU_MIN}", link.name),
+        )
+    })
+}
+
 fn xdp_on_veth(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
     let kind = match link.kind {
         LinkKind::Veth => "veth",
@@ -153,7 +174,7 @@ fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
         NO_XDP_TRANSMIT.problem(
             format!(
                 "{} takes no XDP redirects: Linux forwards the packets of XDP ports that leave by \
-                 it",
+                 it, except those of Sidestep-only routes, which are dropped",
                 link.name
             ),
             facts.restart("--mode tc"),
@@ -216,4 +237,4 @@ fn path_mtu(link: &Link, bytes: u32, encap: &Seg6Encap, largest: u32) -> Option<
 }
 
 /// RFC 8200 5: every link has at least this MTU.
-const IPV6_MTU_MIN: u32 = 1280;
+pub(super) const IPV6_MTU_MIN: u32 = 1280;

@@ -4,6 +4,7 @@ use sidestep_model::behavior::{Behavior, Seg6Local};
 use sidestep_model::node::Link;
 
 use super::facts::Facts;
+use super::ports::IPV6_MTU_MIN;
 use super::{Code, Family, sysctl};
 use crate::report::Problem;
 
@@ -68,10 +69,15 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     found
 }
 
+/// Whether the interface has IPv6 at all. The check of the MTU reports one without.
+fn has_ipv6(link: &Link) -> bool {
+    !link.ipv6_disabled && link.mtu >= IPV6_MTU_MIN
+}
+
 fn forwarding6(facts: &Facts<'_>) -> Option<Problem> {
     let off: Vec<_> = facts
         .links()
-        .filter(|(_, link)| !link.forwarding6 && !link.ipv6_disabled)
+        .filter(|(_, link)| !link.forwarding6 && has_ipv6(link))
         .map(|(port, _)| port.name.as_str())
         .collect();
     (!off.is_empty()).then(|| {
@@ -100,7 +106,7 @@ fn forwarding4(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
 }
 
 fn disabled(link: &Link) -> Option<Problem> {
-    link.ipv6_disabled.then(|| {
+    (link.ipv6_disabled && link.mtu >= IPV6_MTU_MIN).then(|| {
         IPV6_DISABLED.problem(
             format!(
                 "IPv6 is disabled on {}: Linux drops all its IPv6 packets",
@@ -112,7 +118,7 @@ fn disabled(link: &Link) -> Option<Problem> {
 }
 
 fn seg6(link: &Link) -> Option<Problem> {
-    (!link.seg6_enabled && !link.ipv6_disabled).then(|| {
+    (!link.seg6_enabled && has_ipv6(link)).then(|| {
         SEG6_OFF.problem(
             format!(
                 "seg6_enabled is required and off on {}: Linux gets its packets to SIDs",

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::{Code, Family};
-use crate::report::Problem;
+use crate::report::{Problem, Status};
 
 const CANNOT_LOAD: Code = Code::error(
     "cannot_load",
@@ -144,7 +144,7 @@ fn host(facts: &Facts<'_>) -> Vec<Problem> {
     }
     if let Some(process) = host.private {
         let stop = if facts.daemon.is_some() {
-            "sidestep stop && "
+            "sidestep stop --keep && "
         } else {
             ""
         };
@@ -162,26 +162,35 @@ fn host(facts: &Facts<'_>) -> Vec<Problem> {
         ));
     }
     if let Some(left) = &host.left {
-        found.push(DEAD_INSTANCE.problem(
-            format!(
-                "a daemon died here, and its programs forward by tables that no process updates; \
-                 its \
-                 pins are in {}",
-                left.display()
-            ),
-            "sidestep stop",
-        ));
+        let sentence = format!(
+            "a daemon died here, and its programs forward by tables that no process updates; its \
+             pins are in {}; another start takes them over, and `sidestep stop` removes them",
+            left.display()
+        );
+        found.push(match &host.left_start {
+            Some(start) => DEAD_INSTANCE.problem(sentence, start),
+            None => DEAD_INSTANCE.without_command(sentence),
+        });
     }
     found
 }
 
 /// Returns the problem that command and daemon have different versions, if they have.
-pub fn other_version(command: &str, daemon: &str, restart: &str) -> Option<Problem> {
-    (command != daemon).then(|| {
-        OTHER_VERSION.problem(
-            format!("the daemon has version {daemon}, this command {command}"),
-            restart,
-        )
+pub fn other_version(command: &str, status: &Status) -> Option<Problem> {
+    let Status {
+        version,
+        pid,
+        start,
+        ..
+    } = status;
+    (command != version).then(|| {
+        let sentence = format!("the daemon has version {version}, this command {command}");
+        match start {
+            // An upgrade without packet loss: the next daemon adopts the pins. A daemon of another
+            // version may not know `stop --keep`.
+            Some(start) => OTHER_VERSION.problem(sentence, format!("kill -KILL {pid} && {start}")),
+            None => OTHER_VERSION.without_command(sentence),
+        }
     })
 }
 

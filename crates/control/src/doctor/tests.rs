@@ -12,7 +12,7 @@ use sidestep_model::service::Service;
 use super::facts::{Daemon, Facts, Host, Port};
 use super::*;
 use crate::compile::{Compiled, Compiler};
-use crate::report::Limit;
+use crate::report::{Limit, Status};
 
 const NODE: &str = r#"
 ports:
@@ -315,13 +315,21 @@ fn tables_are_reported_from_nine_tenths_on() {
                 left_out: 0,
                 beyond: String::new(),
             }],
-            arguments: vec!["--config".into(), "n.yaml".into()],
+            arguments: [
+                "--config",
+                "n.yaml",
+                "--limit",
+                "prefixes=100",
+                "--limit=routes=7",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             ..Daemon::default()
         });
         let problem = case.problems().pop_first();
         let repair = problem.and_then(|problem| problem.repair);
-        let expected =
-            "sidestep stop && sidestep run --detach --config n.yaml --limit prefixes=200 eth0 eth1";
+        let expected = "sidestep stop --keep && sidestep run --detach --config n.yaml \
+                        --limit=routes=7 --limit prefixes=200 eth0 eth1";
         assert_eq!(repair.as_deref(), found.then_some(expected));
     }
 }
@@ -362,9 +370,17 @@ fn the_state_of_daemon_and_host_is_reported() {
         "bpffs_private",
     ];
     assert_eq!(case.codes(), expected);
-    assert!(other_version("1", "1", "").is_none());
-    assert_eq!(
-        other_version("2", "1", "").map(|it| it.code).as_deref(),
-        Some("other_version")
-    );
+    let status = |start: Option<&str>| Status {
+        version: "1".into(),
+        pid: 7,
+        start: start.map(str::to_owned),
+        ..Status::default()
+    };
+    assert!(other_version("1", &status(None)).is_none());
+    let other = |start| other_version("2", &status(start)).expect("another version");
+    assert_eq!(other(None).code, "other_version");
+    assert_eq!(other(None).repair, None);
+    let start = "sidestep run --detach eth0";
+    let repair = "kill -KILL 7 && sidestep run --detach eth0";
+    assert_eq!(other(Some(start)).repair.as_deref(), Some(repair));
 }

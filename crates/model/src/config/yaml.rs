@@ -6,11 +6,15 @@ use serde_saphyr::{Location, Spanned};
 use crate::error::{ConfigError, Place};
 use crate::grammar::Words;
 
-/// Reads a document in which every key is optional.
-pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigError> {
-    // An empty file is valid.
+/// Reads a document in which every key is optional. A document without any is an error: it is more
+/// often a write that failed than a wish to remove everything.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     let document: Option<T> = parse_whole(text)?;
-    Ok(document.unwrap_or_default())
+    let empty = || {
+        let expected = "at least one key, such as `ports: []`";
+        ConfigError::new(Place::Whole, "the file is empty", "", expected)
+    };
+    document.ok_or_else(empty)
 }
 
 /// Reads a document.
