@@ -35,9 +35,9 @@ fn bash_completes_commands_and_options() {
     for (line, expected) in [
         (
             "sidestep-bench ",
-            "--help --version -V -h compare completion fib help init list rate report run",
+            "--help --version -V -h compare completion fib help init list report run",
         ),
-        ("sidestep-bench r", "rate report run"),
+        ("sidestep-bench r", "report run"),
         (
             "sidestep-bench run --",
             "--dry-run --help --json --only --output --quick",
