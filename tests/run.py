@@ -145,9 +145,13 @@ def build(tier, patterns, packages):
     The benchmark is a workspace of its own. Its tests start the router next to their program.
     """
     options = [word for package in packages if package != "sidestep-bench" for word in ("-p", package)]
-    known = [] if packages else known_programs(patterns)
+    found = set() if packages else known_programs(patterns)
+    # cargo accepts --lib once.
+    targets = sorted({program.split("::")[1] for program in found})
+    known = [f"--test={target}" if target != "lib" else "--lib" for target in targets]
     bench = "sidestep-bench" in packages or (tier == "all" and not patterns and not packages)
     bench = bench or any(pattern in "sidestep-bench::" or "bench" in pattern for pattern in patterns)
+    bench = bench or any(program.startswith("sidestep-bench::") for program in found)
     programs = []
     if options or not packages or bench:
         programs = cargo_build(*(options or ["--workspace"]), *([] if bench else known))
@@ -182,17 +186,14 @@ def pattern_of(word):
 
 
 def known_programs(patterns):
-    """Options of cargo that build only the programs whose tests, as of the last run, are selected."""
+    """The programs whose tests, as of the last run, are selected; none if that is not known."""
     if not patterns:
-        return []
+        return set()
     try:
         known = json.loads((TARGET / "dev-tests.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return []
-    found = {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
-    # cargo accepts --lib once.
-    targets = sorted({program.split("::")[1] for program in found})
-    return [f"--test={target}" if target != "lib" else "--lib" for target in targets]
+        return set()
+    return {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
 
 
 def selected(test, patterns):

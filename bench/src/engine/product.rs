@@ -105,7 +105,8 @@ impl Sidestep {
         })
     }
 
-    /// Removes leftovers of killed runs: first the daemons with their pins, then the namespaces.
+    /// Removes leftovers of killed runs: first the daemons with their pins and files, then the
+    /// namespaces.
     pub fn clean(&self) {
         for name in Lab::leftovers_of(NAME) {
             if name.ends_with(&format!("-{ROUTER}")) {
@@ -113,6 +114,7 @@ impl Sidestep {
                 command.args(["netns", "exec", &name]);
                 // Sidestep may not run there, so ignore the result.
                 let _ = command.arg(&self.path).arg("stop").output();
+                remove_files(&name);
             }
         }
         Lab::sweep_of(NAME);
@@ -122,6 +124,21 @@ impl Sidestep {
         let path = self.path.to_string_lossy();
         let all: Vec<&str> = [&*path].into_iter().chain(words.iter().copied()).collect();
         router.exec(&all)
+    }
+}
+
+/// Removes the node files of a router whose run was killed while its daemon started.
+fn remove_files(router: &str) {
+    for entry in fs::read_dir(env::temp_dir())
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&format!("{router}-")) && name.ends_with(".yaml") {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
