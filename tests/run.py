@@ -146,9 +146,7 @@ def build(tier, patterns, packages):
     """
     options = [word for package in packages if package != "sidestep-bench" for word in ("-p", package)]
     found = set() if packages else known_programs(patterns)
-    # cargo accepts --lib once.
-    targets = sorted({program.split("::")[1] for program in found})
-    known = [f"--test={target}" if target != "lib" else "--lib" for target in targets]
+    known = targets_of(found)
     bench = "sidestep-bench" in packages or (tier == "all" and not patterns and not packages)
     bench = bench or any(pattern in "sidestep-bench::" or "bench" in pattern for pattern in patterns)
     bench = bench or any(program.startswith("sidestep-bench::") for program in found)
@@ -194,6 +192,12 @@ def known_programs(patterns):
     except (OSError, ValueError):
         return set()
     return {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
+
+
+def targets_of(programs):
+    """Options of cargo that build these programs. It accepts --lib once."""
+    targets = sorted({program.split("::")[1] for program in programs})
+    return [f"--test={target}" if target != "lib" else "--lib" for target in targets]
 
 
 def selected(test, patterns):

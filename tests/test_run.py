@@ -76,7 +76,7 @@ class Selection(unittest.TestCase):
         known = {"sidestep-fib::lib": ["one"], "sidestep-datapath::lib": ["two"], "sidestep::live": ["three"]}
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(run, "TARGET", Path(folder)):
             (run.TARGET / "dev-tests.json").write_text(json.dumps(known), encoding="utf-8")
-            self.assertEqual(run.known_programs(["one", "two", "three"]), ["--lib", "--test=live"])
+            self.assertEqual(run.targets_of(run.known_programs(["one", "two", "three"])), ["--lib", "--test=live"])
 
     def test_a_file_names_its_tests(self):
         for word, expected in [
