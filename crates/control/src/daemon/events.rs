@@ -177,7 +177,7 @@ impl Daemon {
         ended
     }
 
-    /// Returns what the end of the daemon removes.
+    /// Returns the ports and changes that end with the daemon.
     fn stopped(&self) -> report::Stopped {
         report::Stopped {
             ports: self.attached.keys().cloned().collect(),

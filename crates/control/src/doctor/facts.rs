@@ -162,12 +162,15 @@ impl<'a> Facts<'a> {
 
     /// The commands that start the daemon again with other arguments.
     pub(super) fn restart(&self, options: &str) -> String {
-        let stop = if self.daemon.is_some() {
-            "sidestep stop --keep && "
-        } else {
-            ""
-        };
-        format!("{stop}{}", self.start(options, None))
+        format!("{}{}", self.stop(), self.start(options, None))
+    }
+
+    /// The command that ends the daemon before another start; empty without a daemon.
+    pub(super) fn stop(&self) -> &'static str {
+        match self.daemon {
+            Some(_) => "sidestep stop --keep && ",
+            None => "",
+        }
     }
 
     /// The command that makes an interface a port.

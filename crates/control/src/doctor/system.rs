@@ -143,11 +143,6 @@ fn host(facts: &Facts<'_>) -> Vec<Problem> {
         ));
     }
     if let Some(process) = host.private {
-        let stop = if facts.daemon.is_some() {
-            "sidestep stop --keep && "
-        } else {
-            ""
-        };
         found.push(BPFFS_PRIVATE.problem(
             format!(
                 "the BPF file system of {root} belongs to a private mount namespace: the pins end \
@@ -156,7 +151,8 @@ fn host(facts: &Facts<'_>) -> Vec<Problem> {
             // A file system that is mounted there must not be unmounted: the namespace may have
             // pins of other programs.
             format!(
-                "{stop}nsenter --target {process} --mount {}",
+                "{}nsenter --target {process} --mount {}",
+                facts.stop(),
                 facts.start("", None)
             ),
         ));
