@@ -28,7 +28,7 @@ hmac: {4294967295: {algorithm: sha1, secret: x}}
 tunsrc: "fc00::1"
 seg6_flowlabel: -1
 multipath_hash_seed: 4294967295
-{local_srh: linux, ipv4_too_big: icmp, mode: generic}
+{local_srh: linux, ipv4_too_big: icmp, mode: tc}
 metrics: "[::1]:10143"
 {fpm: "127.0.0.1:2620", fpm_hold: 60}
 limits: {prefixes: 16777216, route-counters: 2}
@@ -43,7 +43,7 @@ ports: eth0
 ports: [eth0, eth0]
 ports: [a/b]
 ports: [".."]
-ports: [abcdefghijklmnop]
+ports: [abcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefghabcdefgh]
 ports: {eth0: {mtu: 67}}
 ports: {eth0: {mtu: "x"}}
 ports: {eth0: {mac: "02:00"}}

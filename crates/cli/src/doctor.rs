@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use sidestep_control::api::{self, ApiError, Request};
-use sidestep_control::doctor::{Plan, other_version};
+use sidestep_control::daemon::former_pin_root;
+use sidestep_control::doctor::{Plan, codes, other_version};
 use sidestep_control::report::{Problem, Severity, Status};
 
 use crate::run::{ModeWord, mode_of, pin_root_of, ports_of, read_config};
@@ -33,6 +34,9 @@ pub struct Args {
     /// [default: /sys/fs/bpf/sidestep]
     #[arg(long, value_name = "DIR")]
     pub pin_root: Option<PathBuf>,
+    /// Print the repairs of all findings with this code, one command per line
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["json", "config", "ports"])]
+    pub repairs: Option<String>,
     /// Print JSON
     #[arg(short, long)]
     pub json: bool,
@@ -80,6 +84,9 @@ impl Error for DoctorError {}
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    if let Some(code) = &args.repairs {
+        return print_repairs(code, out).map_err(|error| DoctorError::Failed(error).into());
+    }
     let problems = examine(args).map_err(DoctorError::Failed)?;
     let problems = problems.into_iter().map(netns::from_outside).collect();
     if args.json {
@@ -101,10 +108,25 @@ fn print(problems: &BTreeSet<Problem>, out: &mut dyn Write) -> std::io::Result<(
     }
     for problem in problems {
         let severity = problem.severity.name();
-        writeln!(out, "{severity:<7} {}: {}", problem.code, problem.sentence)?;
+        let description = problem.description();
+        writeln!(out, "{severity:<7} {}: {description}", problem.code)?;
         if let Some(repair) = &problem.repair {
             writeln!(out, "        {repair}")?;
         }
+    }
+    Ok(())
+}
+
+/// Prints the repairs of all findings of a kind.
+fn print_repairs(code: &str, out: &mut dyn Write) -> Outcome {
+    if !codes().any(|known| known.name == code) {
+        let error = format!("--repairs {code}: there is no such code (see `sidestep doctor -j`)");
+        return Err(error.into());
+    }
+    let code = code.to_owned();
+    let repairs: Vec<String> = api::ask(Request::ShowRepairs { code })?;
+    for repair in repairs {
+        writeln!(out, "{}", netns::command_from_outside(repair))?;
     }
     Ok(())
 }
@@ -121,10 +143,13 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
         }
     }
     let config = read_config(args.config.as_deref())?;
+    // A dead daemon may have had a root of its own.
+    let former = former_pin_root().filter(|_| config.pin_root().is_none());
+    let pin_root = args.pin_root.as_deref().or(former.as_deref());
     let plan = Plan {
         ports: ports_of(&args.ports, &config)?,
         mode: mode_of(args.mode, &config),
-        pin_root: pin_root_of(args.pin_root.as_deref(), &config),
+        pin_root: pin_root_of(pin_root, &config),
         config,
     };
     Ok(plan.examine()?)

@@ -255,6 +255,7 @@ mod tests {
     fn port(name: &str, target: &str) -> Port {
         Port {
             name: name.into(),
+            alt_names: vec![],
             ifindex: Some(2),
             target: target.into(),
             why: String::new(),

@@ -83,11 +83,11 @@ struct Logged(BTreeSet<Problem>);
 
 impl Logged {
     fn log_changes(&mut self, now: &BTreeSet<Problem>, log: Log) {
-        for new in now.difference(&self.0) {
+        for new in Problem::begun(&self.0, now) {
             log.line(new.severity, &netns::from_outside(new.clone()).to_string());
         }
-        for old in self.0.difference(now) {
-            let text = format!("resolved: {}: {}", old.code, old.sentence);
+        for old in Problem::begun(now, &self.0) {
+            let text = format!("resolved: {}: {}", old.code, old.description());
             log.line(Severity::Note, &text);
         }
         self.0.clone_from(now);

@@ -37,10 +37,16 @@ pub fn enter(name: &str) -> Outcome {
 
 /// Makes the repair of a problem one that works outside the namespace of `-n`.
 pub fn from_outside(mut problem: Problem) -> Problem {
-    if let Some(name) = NAME.get() {
-        problem.repair = problem.repair.map(|repair| command_in(name, &repair));
-    }
+    problem.repair = problem.repair.map(command_from_outside);
     problem
+}
+
+/// Makes a command one that works outside the namespace of `-n`.
+pub fn command_from_outside(command: String) -> String {
+    match NAME.get() {
+        Some(name) => command_in(name, &command),
+        None => command,
+    }
 }
 
 /// Returns a command that has the effect of `command` in a namespace.
@@ -53,6 +59,7 @@ fn command_in(name: &str, command: &str) -> String {
             }
             // It changes the mount namespace.
             "nsenter" => command.replacen(" sidestep ", &format!(" sidestep -n {name} "), 1),
+            // The `| sh` of a pipe needs none: the commands that it gets work from outside.
             "sysctl" | "nft" => format!("ip netns exec {name} {command}"),
             _ => command.to_owned(),
         }
@@ -80,6 +87,10 @@ mod tests {
             (
                 "kill -KILL 7 && nsenter --target 1 --mount sidestep run --detach sidestep",
                 "kill -KILL 7 && nsenter --target 1 --mount sidestep -n pe run --detach sidestep",
+            ),
+            (
+                "sidestep doctor --repairs sid_not_in_kernel | sh",
+                "sidestep -n pe doctor --repairs sid_not_in_kernel | sh",
             ),
             (
                 "mount -t bpf bpf /sys/fs/bpf",

@@ -56,7 +56,8 @@ pub(crate) fn ports() -> Result<Ports, ApiError> {
 /// Returns the attached port with this name, or the first one.
 pub(crate) fn attached<'a>(ports: &'a [Port], name: Option<&str>) -> Result<&'a Port, String> {
     let mut attached = ports.iter().filter(|port| port.target != "none");
-    let found = attached.find(|port| name.is_none_or(|name| port.name == name));
+    let is_it = |port: &Port, name| port.name == name || port.alt_names.iter().any(|it| it == name);
+    let found = attached.find(|port| name.is_none_or(|name| is_it(port, name)));
     found.ok_or_else(|| {
         let names = attached_names(ports);
         match name {

@@ -29,7 +29,7 @@ use crate::log::Log;
 use crate::metrics::http;
 use crate::node_file::NodeFileError;
 use crate::tables::count;
-use crate::{Outcome, VERSION, explain_live, netns, node_file, trace};
+use crate::{Outcome, VERSION, explain_live, log, netns, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -42,6 +42,8 @@ const FPM: &str = "127.0.0.1:2620";
 const BEGAN: &str = "forwarding";
 /// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
+/// LIMIT: changes of the last daemon that are logged as not taken over.
+const LEFT_OUT_MAX: usize = 10;
 
 /// Name of the process.
 const NAME: &str = "sidestep";
@@ -126,8 +128,6 @@ pub enum ModeWord {
     Auto,
     /// Native XDP, in the driver
     Xdp,
-    /// Generic XDP, after the driver: slower, but supported by every device
-    Generic,
     /// TC ingress
     Tc,
 }
@@ -137,7 +137,6 @@ impl From<ModeWord> for Mode {
         match word {
             ModeWord::Auto => Self::Auto,
             ModeWord::Xdp => Self::Xdp,
-            ModeWord::Generic => Self::Generic,
             ModeWord::Tc => Self::Tc,
         }
     }
@@ -291,10 +290,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         }
     }
     // Before the line that `--detach` waits for.
-    for left_out in daemon.taken_over().iter().flat_map(|it| &it.left_out) {
-        Log::open().line(Severity::Warning, &format!("not taken over: {left_out}"));
+    log_left_out(&daemon);
+    let line = format!("{BEGAN} {}", began(&daemon));
+    match Log::open() {
+        Log::File => Log::File.line(Severity::Note, &line),
+        _ => writeln!(out, "{line}")?,
     }
-    writeln!(out, "{BEGAN} {}", began(&daemon))?;
     out.flush()?;
 
     let mut foreground = Foreground::new(Args {
@@ -311,6 +312,23 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         )?,
     }
     Ok(())
+}
+
+/// Logs the changes of the last daemon that this one has not.
+fn log_left_out(daemon: &Daemon) {
+    let left_out: Vec<_> = daemon
+        .taken_over()
+        .iter()
+        .flat_map(|it| &it.left_out)
+        .collect();
+    let log = Log::open();
+    for change in left_out.iter().take(LEFT_OUT_MAX) {
+        log.line(Severity::Warning, &format!("not taken over: {change}"));
+    }
+    if let Some(more @ 1..) = left_out.len().checked_sub(LEFT_OUT_MAX) {
+        let text = format!("not taken over: {} more", count(more as u64, "change"));
+        log.line(Severity::Warning, &text);
+    }
 }
 
 /// Returns the arguments of `run` in these words of a command, without ports, `--mode` and
@@ -387,7 +405,9 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
     let log_path = directory.join(format!("log.{}", std::process::id()));
     let started = start_behind(&log_path);
     if started.is_ok() {
-        std::fs::rename(&log_path, directory.join("log"))?;
+        let log = directory.join("log");
+        log::keep_former(&log)?;
+        std::fs::rename(&log_path, log)?;
     } else {
         // The daemon may have removed both. A directory that another instance uses is not empty and
         // stays.
@@ -455,16 +475,17 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     }
     // Lines before it name entries that were not taken over, further ones problems.
     let text = read_log(&log);
-    for line in text.lines().take_while(|line| !has_begun(line)) {
-        eprintln!("{line}");
+    let mut lines = text.lines().map(log::text);
+    for line in lines.by_ref().take_while(|line| !has_begun(line)) {
+        eprintln!("sidestep: {line}");
     }
-    let began = text.lines().find(|line| has_begun(line));
+    let began = text.lines().map(log::text).find(|line| has_begun(line));
     Ok(format!("{} (pid {pid})", began.unwrap_or_default()))
 }
 
 /// Whether a log has the first line of a daemon that forwards.
 fn has_begun(log: &str) -> bool {
-    log.lines().any(|line| line.starts_with(BEGAN))
+    log.lines().any(|line| log::text(line).starts_with(BEGAN))
 }
 
 /// Returns the log so far. The read is positioned, because the daemon shares the handle's position.

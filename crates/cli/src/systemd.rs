@@ -114,12 +114,7 @@ mod tests {
 
     #[test]
     fn the_status_line_counts_ports_and_problems() {
-        let problem = |severity, code: &str| Problem {
-            severity,
-            code: code.into(),
-            sentence: String::new(),
-            repair: None,
-        };
+        let problem = |severity, code: &str| Problem::new(severity, code, "");
         let mut summary = Summary {
             attached: 1,
             missing: 0,

@@ -7,8 +7,8 @@ mod metrics;
 mod policy_batch;
 mod selected_route;
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,65 @@ pub struct Problem {
     pub sentence: String,
     /// Command that repairs it; none if no single command does.
     pub repair: Option<String>,
+    /// Number of findings. Many findings with one cause are one problem.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// The first findings, if `count` is larger than 1.
+    #[serde(default)]
+    pub examples: Vec<String>,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+impl Problem {
+    /// Returns a problem of one finding.
+    pub fn new(severity: Severity, code: &str, sentence: impl Into<String>) -> Self {
+        Self {
+            severity,
+            code: code.into(),
+            sentence: sentence.into(),
+            repair: None,
+            count: 1,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Returns the problem without its number and examples, which change while it lasts.
+    #[must_use]
+    pub fn kind(&self) -> Self {
+        Self {
+            count: 1,
+            examples: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns those of `now` whose kind is not in `before`.
+    pub fn begun<'a>(
+        before: &BTreeSet<Self>,
+        now: &'a BTreeSet<Self>,
+    ) -> impl Iterator<Item = &'a Self> {
+        let before: BTreeSet<_> = before.iter().map(Self::kind).collect();
+        now.iter()
+            .filter(move |problem| !before.contains(&problem.kind()))
+    }
+
+    /// Returns the sentence, with the number and examples of many findings.
+    pub fn description(&self) -> String {
+        let mut text = self.sentence.clone();
+        if self.count > 1 {
+            let more = if self.count > self.examples.len() as u64 {
+                ", …"
+            } else {
+                ""
+            };
+            let examples = self.examples.join(", ");
+            let _ = write!(text, " ({}: {examples}{more})", self.count);
+        }
+        text
+    }
 }
 
 /// Severity of a problem.
@@ -104,7 +163,7 @@ impl Severity {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (severity, code) = (self.severity.name(), &self.code);
-        write!(f, "{severity}: {code}: {}", self.sentence)?;
+        write!(f, "{severity}: {code}: {}", self.description())?;
         match &self.repair {
             Some(repair) => write!(f, "; repair: {repair}"),
             None => Ok(()),
@@ -118,7 +177,7 @@ pub type Config = Vec<Entry>;
 /// `port add`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedPort {
-    /// `xdp`, `generic` or `tc`; none if the interface does not exist yet.
+    /// `xdp` or `tc`; none if the interface does not exist yet.
     pub target: Option<String>,
 }
 
@@ -139,9 +198,11 @@ pub type Ports = Vec<Port>;
 pub struct Port {
     /// Interface name.
     pub name: String,
+    /// Other names of the interface (`altname`).
+    pub alt_names: Vec<String>,
     /// Interface index; none if the interface does not exist.
     pub ifindex: Option<u32>,
-    /// `xdp`, `generic`, `tc`, or `none`.
+    /// `xdp`, `tc`, or `none`.
     pub target: String,
     /// Reason for this target, or for `none`.
     pub why: String,

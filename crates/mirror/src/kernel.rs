@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use sidestep_model::hmac::HmacKeys;
-use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Family, Route, Rule};
+use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::route::{Family, Route};
+use sidestep_model::source::AddressLabel;
 
-use crate::address::{self, Address, IFADDRMSG};
+use crate::address::{self, IFADDRLBLMSG, IFADDRMSG, Notice};
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
 use crate::genl::{Genl, GenlFamily};
@@ -15,8 +16,8 @@ use crate::link::{self, IFINFOMSG, LinkState, Settings};
 use crate::neighbor::{self, NDMSG};
 use crate::netconf::{self, NETCONFMSG, Netconf};
 use crate::object::{self, NHMSG, Object};
-use crate::route::{self, RTMSG};
-use crate::rule::{self, FIB_RULE_HDR};
+use crate::route::{self, RTMSG, Reported};
+use crate::rule::{self, FIB_RULE_HDR, ReportedRule};
 use crate::socket::Socket;
 use crate::wire::Body;
 
@@ -103,16 +104,22 @@ impl Kernel {
             .collect())
     }
 
-    /// Returns all routes of a family, or those with next hops on one link.
+    /// Returns the routes of a family that `filter` selects, or none if its link or table no longer
+    /// exists.
     pub fn routes(
         &mut self,
         family: Family,
-        dev: Option<IfIndex>,
-    ) -> Result<Vec<Route>, MirrorError> {
+        filter: RouteFilter,
+    ) -> Result<Vec<Reported>, MirrorError> {
         let mut fixed = [0; RTMSG];
         fixed[0] = number(family);
+        // rtm_protocol.
+        fixed[5] = filter.protocol;
         let mut body = Body::new(&fixed);
-        if let Some(IfIndex(dev)) = dev {
+        if let Some(TableId(table)) = filter.table {
+            body.attribute(libc::RTA_TABLE, &table.to_ne_bytes());
+        }
+        if let Some(IfIndex(dev)) = filter.dev {
             body.attribute(libc::RTA_OIF, &dev.to_ne_bytes());
         }
         let request = Request {
@@ -121,10 +128,7 @@ impl Kernel {
             body: &body.0,
         };
         match self.requester.dump(request, route::decode) {
-            // The link no longer exists, so no route uses it.
-            Err(error) if dev.is_some() && error.errno() == Some(libc::ENODEV) => Ok(Vec::new()),
-            // The kernel has no IPv6: `ipv6.disable=1`.
-            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
             other => other,
         }
     }
@@ -174,7 +178,8 @@ impl Kernel {
         Ok(true)
     }
 
-    fn rules(&mut self, family: Family) -> Result<Vec<Rule>, MirrorError> {
+    /// Returns the policy rules of a family.
+    pub fn rules(&mut self, family: Family) -> Result<Vec<ReportedRule>, MirrorError> {
         let mut body = [0; FIB_RULE_HDR];
         body[0] = number(family);
         let request = Request {
@@ -184,9 +189,7 @@ impl Kernel {
         };
         match self.requester.dump(request, rule::decode) {
             // A kernel without policy routing, or without the family.
-            Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
-                Ok(Vec::new())
-            }
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
             other => other,
         }
     }
@@ -200,18 +203,42 @@ impl Kernel {
             body: &body,
         };
         match self.requester.dump(request, netconf::decode) {
-            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
             other => other,
         }
     }
 
-    fn addresses(&mut self) -> Result<Vec<(Address, bool)>, MirrorError> {
+    /// Returns all addresses, or the IPv6 addresses of one link.
+    pub fn addresses(&mut self, dev: Option<IfIndex>) -> Result<Vec<Notice>, MirrorError> {
+        let mut body = [0; IFADDRMSG];
+        if let Some(IfIndex(dev)) = dev {
+            body[0] = libc::AF_INET6 as u8;
+            body[4..].copy_from_slice(&dev.to_ne_bytes());
+        }
         let request = Request {
             name: "list the addresses",
             kind: libc::RTM_GETADDR,
-            body: &[0; IFADDRMSG],
+            body: &body,
         };
-        self.requester.dump(request, address::decode)
+        match self.requester.dump(request, address::decode) {
+            Err(error) if dev.is_some() && is_missing(&error) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// Returns the label table of `ip addrlabel`, in the order in which the kernel matches.
+    pub fn address_labels(&mut self) -> Result<Vec<AddressLabel>, MirrorError> {
+        let mut body = [0; IFADDRLBLMSG];
+        body[0] = libc::AF_INET6 as u8;
+        let request = Request {
+            name: "list the address labels",
+            kind: RTM_GETADDRLABEL,
+            body: &body,
+        };
+        match self.requester.dump(request, address::decode_label) {
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            other => other,
+        }
     }
 
     /// All nexthop objects.
@@ -240,11 +267,11 @@ pub(crate) struct Snapshot {
     pub links: Vec<LinkState>,
     pub xdp_features: Option<Vec<(IfIndex, u64)>>,
     pub netconf: Vec<Netconf>,
-    pub addresses: Vec<(Address, bool)>,
+    pub addresses: Vec<Notice>,
     pub neighbors: Vec<neighbor::Entry>,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ReportedRule>,
     pub objects: Vec<Object>,
-    pub routes: Vec<Route>,
+    pub routes: Vec<Reported>,
 }
 
 impl Snapshot {
@@ -253,7 +280,7 @@ impl Snapshot {
         let mut snapshot = Self {
             links: kernel.links()?,
             xdp_features: kernel.xdp_features()?,
-            addresses: kernel.addresses()?,
+            addresses: kernel.addresses(None)?,
             neighbors: kernel.neighbors()?,
             objects: kernel.objects()?,
             ..Self::default()
@@ -261,13 +288,55 @@ impl Snapshot {
         for family in [Family::V4, Family::V6] {
             snapshot.netconf.extend(kernel.netconf(family)?);
             snapshot.rules.extend(kernel.rules(family)?);
-            snapshot.routes.extend(kernel.routes(family, None)?);
+            snapshot
+                .routes
+                .extend(kernel.routes(family, RouteFilter::default())?);
         }
         Ok(snapshot)
     }
 }
 
+/// Routes to dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RouteFilter {
+    /// Only routes of this table.
+    pub table: Option<TableId>,
+    /// Only routes with this `proto`. 0: any.
+    pub protocol: u8,
+    /// Only routes with a next hop on this link.
+    pub dev: Option<IfIndex>,
+}
+
+impl RouteFilter {
+    /// Selects the routes with next hops on a link.
+    pub fn of_link(dev: IfIndex) -> Self {
+        Self {
+            dev: Some(dev),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether the filter selects the route.
+    pub fn selects(&self, route: &Route) -> bool {
+        self.table.is_none_or(|table| table == route.key.table)
+            && (self.protocol == 0 || self.protocol == route.protocol)
+            && (self.dev.is_none() || route.next_hops.iter().any(|hop| hop.dev == self.dev))
+    }
+}
+
+/// Whether the kernel has no such objects: no such family (`ipv6.disable=1`), link or table.
+fn is_missing(error: &MirrorError) -> bool {
+    let missing = [
+        libc::EOPNOTSUPP,
+        libc::EAFNOSUPPORT,
+        libc::ENODEV,
+        libc::ENOENT,
+    ];
+    error.errno().is_some_and(|errno| missing.contains(&errno))
+}
+
 // include/uapi/linux/rtnetlink.h.
+const RTM_GETADDRLABEL: u16 = 74;
 const RTM_GETNEXTHOP: u16 = 106;
 
 /// `AF_INET` or `AF_INET6`.

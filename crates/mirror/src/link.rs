@@ -14,6 +14,7 @@ pub(crate) const IFINFOMSG: usize = 16;
 pub(crate) struct LinkState {
     pub ifindex: IfIndex,
     pub name: String,
+    pub alt_names: Vec<String>,
     pub mac: Mac,
     pub mtu: u32,
     pub kind: LinkKind,
@@ -47,6 +48,7 @@ pub(crate) struct Settings6 {
     pub disabled: i32,
     pub seg6_enabled: i32,
     pub seg6_require_hmac: i32,
+    pub use_oif_addrs_only: i32,
     /// 0 before Linux 6.17, which has no such setting.
     pub force_forwarding: i32,
 }
@@ -75,6 +77,7 @@ impl LinkState {
         Link {
             ifindex: self.ifindex,
             name: self.name.clone(),
+            alt_names: self.alt_names.clone(),
             mac: self.mac,
             mtu: self.mtu,
             kind: self.kind.clone(),
@@ -99,6 +102,7 @@ impl LinkState {
                 .settings
                 .v6
                 .map_or(64, |v6| v6.hop_limit.clamp(0, 255) as u8),
+            oif_addresses_only: v6.is_some_and(|v6| v6.use_oif_addrs_only != 0),
             xdp_transmit: match xdp_features {
                 Some(features) => features & NETDEV_XDP_ACT_NDO_XMIT != 0,
                 // Kernels before Linux 6.3 do not report the features. Only some software devices
@@ -139,6 +143,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     let mut state = LinkState {
         ifindex: ifindex(message)?,
         name: String::new(),
+        alt_names: Vec::new(),
         mac: Mac::default(),
         mtu: 0,
         kind: LinkKind::Ethernet,
@@ -152,6 +157,11 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     for attribute in attributes_after(message.body, IFINFOMSG) {
         match attribute.kind {
             libc::IFLA_IFNAME => state.name = attribute.text(),
+            libc::IFLA_PROP_LIST => {
+                let names = attribute.nested();
+                let names = names.filter(|property| property.kind == libc::IFLA_ALT_IFNAME);
+                state.alt_names = names.map(|name| name.text()).collect();
+            }
             libc::IFLA_ADDRESS => {
                 state.mac = Mac(attribute.value.try_into().unwrap_or_default());
             }
@@ -246,6 +256,7 @@ fn settings(spec: &Attribute<'_>) -> Settings {
                         disabled: setting(DEVCONF_DISABLE_IPV6).unwrap_or_default(),
                         seg6_enabled: setting(DEVCONF_SEG6_ENABLED).unwrap_or_default(),
                         seg6_require_hmac: setting(DEVCONF_SEG6_REQUIRE_HMAC).unwrap_or_default(),
+                        use_oif_addrs_only: setting(DEVCONF_USE_OIF_ADDRS_ONLY).unwrap_or_default(),
                         force_forwarding: setting(DEVCONF_FORCE_FORWARDING).unwrap_or_default(),
                     });
                 }
@@ -270,6 +281,7 @@ const IPV4_DEVCONF_RP_FILTER: usize = 8;
 // include/uapi/linux/ipv6.h.
 const DEVCONF_HOPLIMIT: usize = 1;
 const DEVCONF_DISABLE_IPV6: usize = 26;
+const DEVCONF_USE_OIF_ADDRS_ONLY: usize = 37;
 const DEVCONF_SEG6_ENABLED: usize = 44;
 const DEVCONF_SEG6_REQUIRE_HMAC: usize = 45;
 const DEVCONF_FORCE_FORWARDING: usize = 59;

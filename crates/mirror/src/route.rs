@@ -1,6 +1,7 @@
 //! Decodes a route from `RTM_NEWROUTE` or `RTM_DELROUTE`.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, TableId};
@@ -14,10 +15,42 @@ use crate::wire::{
 /// Length of `struct rtmsg`.
 pub(crate) const RTMSG: usize = 12;
 
+/// A route as the kernel reports it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reported {
+    pub route: Route,
+    pub lifetime: Lifetime,
+}
+
+/// Remaining lifetime of a route (`expires`). An IPv6 multipath route has that of its first next
+/// hop in a dump, and that of the changed one in a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// None, or less than 10 ms.
+    Unlimited,
+    /// The route expires after this time.
+    Left(Duration),
+    /// The kernel does not use the route any more, and has not removed it yet.
+    Expired,
+}
+
+impl Lifetime {
+    /// Returns the lifetime of a `struct rta_cacheinfo`.
+    fn decode(cacheinfo: &[u8]) -> Self {
+        // rta_expires, in USER_HZ: 100 per second.
+        let ticks = u32_at(cacheinfo, 8).unwrap_or_default() as i32;
+        match ticks {
+            0 => Self::Unlimited,
+            1.. => Self::Left(Duration::from_millis(10 * u64::from(ticks.unsigned_abs()))),
+            _ => Self::Expired,
+        }
+    }
+}
+
 /// Returns the route in `message`. Returns `None` for messages that are not about routes of a
 /// table: clones with a path MTU or a redirect, other address families, multicast forwarding
 /// entries.
-pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
+pub(crate) fn decode(message: &Message<'_>) -> Option<Reported> {
     let fixed = message.body.first_chunk::<RTMSG>()?;
     let [
         family,
@@ -38,6 +71,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
     let (mut dst, mut src, mut prefsrc) = (None, None, None);
     let (mut metric, mut mtu, mut nhid, mut multipath) = (0, None, None, None);
     let mut hop = HopAttributes::default();
+    let mut lifetime = Lifetime::Unlimited;
     for attribute in attributes_after(message.body, RTMSG) {
         match attribute.kind {
             libc::RTA_DST => dst = attribute.address(),
@@ -53,6 +87,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
             }
             libc::RTA_MULTIPATH => multipath = Some(attribute.value),
             RTA_NH_ID => nhid = attribute.u32(),
+            libc::RTA_CACHEINFO => lifetime = Lifetime::decode(attribute.value),
             _ => hop.take(&attribute),
         }
     }
@@ -94,7 +129,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
         // first one.
         route.next_hops.sort_unstable();
     }
-    Some(route)
+    Some(Reported { route, lifetime })
 }
 
 /// Returns whether a route of this kind never forwards packets, although the kernel may report a

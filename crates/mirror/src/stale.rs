@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
 
+use crate::kernel::RouteFilter;
+
 /// Parts of the node to resync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
@@ -25,6 +27,10 @@ pub(crate) struct Stale {
     pub sources: BTreeSet<IpAddr>,
     /// Routes that refer to one of these nexthop objects.
     pub objects: BTreeSet<u32>,
+    /// Routes with a lifetime that is over.
+    pub lifetimes: BTreeSet<RouteFilter>,
+    /// Policy rules.
+    pub rules: bool,
     /// Settings of the links.
     pub settings: bool,
 }

@@ -4,22 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::{IpNet, Ipv6Net};
 use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::{IfIndex, Link, Mac, Node};
-use sidestep_model::route::{Family, NextHop, Route, RouteKey};
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
+use sidestep_model::source::{self, AddressLabel, SourceCandidate};
 
-use crate::address::{self, Address};
+use crate::address::{self, Address, Notice};
 use crate::error::MirrorError;
 use crate::fpm::{FpmState, is_dead};
 use crate::genl::DeviceEvent;
-use crate::kernel::{Kernel, Snapshot};
+use crate::kernel::{Kernel, RouteFilter, Snapshot};
+use crate::lifetime::Lifetimes;
 use crate::link::{self, AllSettings, LinkState, Settings};
 use crate::neighbor;
 use crate::netconf::{self, Netconf, Scope};
 use crate::object::{self, Object, ObjectId, Objects, Source};
-use crate::route;
+use crate::route::{self, Reported};
 use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
-use crate::rule;
+use crate::rule::{self, Rules};
 use crate::stale::Stale;
 use crate::wire::Message;
 use crate::{Changes, Retired};
@@ -46,12 +49,17 @@ pub(crate) struct State {
     /// Peers of veths that TC may redirect to.
     peers: BTreeMap<IfIndex, Mac>,
     addresses: BTreeSet<Address>,
+    rules: Rules,
+    /// Times at which routes of the kernel expire.
+    pub lifetimes: Lifetimes,
     dump6: Dump6,
     /// Nexthop objects whose routes are not resolved again yet.
     changed_objects: BTreeSet<ObjectId>,
     /// Next hops and links that many routes have lost, for [`crate::Mirror::process_with`].
     pub retired: Vec<Retired>,
     pub changed_routes: BTreeSet<RouteKey>,
+    /// SIDs of routing daemons that the kernel removed because their link went down.
+    pub lost_sids: BTreeMap<RouteKey, IfIndex>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     changed_other: bool,
 }
@@ -85,8 +93,8 @@ impl State {
     pub fn apply(&mut self, message: &Message<'_>) {
         match message.kind {
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-                if let Some(route) = route::decode(message) {
-                    self.route(route, message);
+                if let Some(reported) = route::decode(message) {
+                    self.route(reported, message);
                 }
             }
             libc::RTM_NEWLINK => {
@@ -102,8 +110,8 @@ impl State {
                 }
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => {
-                if let Some((address, present)) = address::decode(message) {
-                    self.address(address, present);
+                if let Some(notice) = address::decode(message) {
+                    self.address(notice);
                 }
             }
             libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
@@ -112,13 +120,13 @@ impl State {
                 }
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
-                if let Some(rule) = rule::decode(message) {
+                if let Some(reported) = rule::decode(message) {
                     if message.kind == libc::RTM_NEWRULE {
-                        rule::add(&mut self.node, rule);
+                        self.rules.add(reported, &self.links);
                     } else {
-                        rule::delete(&mut self.node, &rule);
+                        self.rules.delete(&reported.rule);
                     }
-                    self.changed_other = true;
+                    self.name_rules();
                 }
             }
             libc::RTM_NEWNETCONF => {
@@ -177,33 +185,50 @@ impl State {
                             || gone && route.next_hops.len() > 1 && of_links(route))
                 });
             let (node, changed) = (&mut self.node, &mut self.changed_routes);
-            if family == Family::V6 && (all || !stale.links.is_empty()) {
+            let reads_some = !stale.links.is_empty() || !stale.lifetimes.is_empty();
+            if family == Family::V6 && (all || reads_some) {
                 self.dump6 = Dump6 {
                     done: true,
                     torn: false,
                 };
             }
             if all {
-                let mut dumped = kernel.routes(family, None)?;
-                resolve(&self.objects, &mut dumped);
+                let dumped = kernel.routes(family, RouteFilter::default())?;
+                let dumped = admit(&mut self.lifetimes, &self.objects, dumped);
                 self.routes.replace(node, dumped, of_family, changed);
                 continue;
             }
-            for link in &stale.links {
-                let mut dumped = kernel.routes(family, Some(*link))?;
-                resolve(&self.objects, &mut dumped);
-                let covered = |route: &Route| {
-                    of_family(route) && route.next_hops.iter().any(|hop| hop.dev == Some(*link))
-                };
+            let of_links = stale.links.iter().copied().map(RouteFilter::of_link);
+            let of_lifetimes = stale.lifetimes.iter().copied();
+            for filter in of_links.chain(of_lifetimes.filter(|_| family == Family::V6)) {
+                let dumped = kernel.routes(family, filter)?;
+                let dumped = admit(&mut self.lifetimes, &self.objects, dumped);
+                let covered = |route: &Route| of_family(route) && filter.selects(route);
                 self.routes.replace(node, dumped, covered, changed);
             }
+        }
+        if stale.rules {
+            self.rules.clear();
+            for family in [Family::V4, Family::V6] {
+                for rule in kernel.rules(family)? {
+                    self.rules.add(rule, &self.links);
+                }
+            }
+            self.name_rules();
+        }
+        // With `keep_addr_on_down`, addresses become tentative without a notification.
+        for link in &stale.links {
+            let notices = kernel.addresses(Some(*link))?;
+            self.replace_addresses(notices, |address| {
+                address.own.0 == *link && address.own.1.addr().is_ipv6()
+            });
         }
         self.stale = Stale::default();
         Ok(())
     }
 
     /// Replaces everything that notifications keep current.
-    pub fn replace(&mut self, mut snapshot: Snapshot) {
+    pub fn replace(&mut self, snapshot: Snapshot) {
         let before = self.without_routes();
         let neighbors = self.node.neighbors.clone();
         let mut changed_neighbors = std::mem::take(&mut self.changed_neighbors);
@@ -222,9 +247,7 @@ impl State {
             self.netconf(netconf);
         }
         self.rebuild_all();
-        let present = snapshot.addresses.into_iter().filter(|it| it.1);
-        self.addresses = present.map(|it| it.0).collect();
-        self.node.addresses = self.addresses.iter().map(|address| address.own).collect();
+        self.replace_addresses(snapshot.addresses, |_| true);
         self.node.neighbors.clear();
         self.stale_neighbors.clear();
         for entry in snapshot.neighbors {
@@ -234,17 +257,15 @@ impl State {
         let keys = neighbors.keys().chain(now.keys()).copied();
         changed_neighbors.extend(keys.filter(|key| neighbors.get(key) != now.get(key)));
         self.changed_neighbors = changed_neighbors;
-        self.node.rules.clear();
+        self.rules.clear();
         for rule in snapshot.rules {
-            rule::add(&mut self.node, rule);
+            self.rules.add(rule, &self.links);
         }
-        resolve(&self.objects, &mut snapshot.routes);
-        self.routes.replace(
-            &mut self.node,
-            snapshot.routes,
-            |_| true,
-            &mut self.changed_routes,
-        );
+        self.name_rules();
+        let routes = admit(&mut self.lifetimes, &self.objects, snapshot.routes);
+        let changed = &mut self.changed_routes;
+        self.routes
+            .replace(&mut self.node, routes, |_| true, changed);
         self.mark_fpm_dead(None);
         self.changed_other |= before != self.without_routes();
         self.stale = Stale::default();
@@ -256,6 +277,7 @@ impl State {
         Node {
             links: self.node.links.clone(),
             addresses: self.node.addresses.clone(),
+            sources: self.node.sources.clone(),
             rules: self.node.rules.clone(),
             ..Node::default()
         }
@@ -268,14 +290,17 @@ impl State {
         flowlabel: i32,
         seg6_enabled: i32,
         hmac_keys: HmacKeys,
+        address_labels: Vec<AddressLabel>,
     ) -> bool {
         let before = (self.node.tunsrc, self.node.seg6_flowlabel, self.all);
         let other_keys = self.node.hmac_keys != hmac_keys;
+        let other_labels = self.node.address_labels != address_labels;
+        self.node.address_labels = address_labels;
         self.node.hmac_keys = hmac_keys;
         self.node.tunsrc = tunsrc;
         self.node.seg6_flowlabel = flowlabel;
         self.all.seg6_enabled = seg6_enabled;
-        other_keys || before != (tunsrc, flowlabel, self.all)
+        other_keys || other_labels || before != (tunsrc, flowlabel, self.all)
     }
 
     /// Sets the settings of the links. Returns true if one changed.
@@ -321,16 +346,23 @@ impl State {
         }
     }
 
-    fn route(&mut self, mut route: Route, message: &Message<'_>) {
-        resolve(&self.objects, std::slice::from_mut(&mut route));
-        let family = family(&route.key);
+    fn route(&mut self, mut reported: Reported, message: &Message<'_>) {
+        resolve(&self.objects, std::slice::from_mut(&mut reported.route));
+        let family = family(&reported.route.key);
         let (node, changed) = (&mut self.node, &mut self.changed_routes);
         let applied = if message.kind == libc::RTM_NEWROUTE {
+            let Some(route) = self.lifetimes.admit(reported) else {
+                return;
+            };
             let placement = Placement::of(message.flags);
+            self.lost_sids.remove(&route.key);
             self.routes.add(node, route, placement, changed)
         } else {
+            if let Some(dev) = lost_by(&reported.route, &self.links) {
+                self.lost_sids.insert(reported.route.key, dev);
+            }
             self.dump6.torn |= family == Family::V6;
-            self.routes.delete(node, &route, changed)
+            self.routes.delete(node, &reported.route, changed)
         };
         if applied == Applied::Perhaps {
             self.stale.family(family);
@@ -420,6 +452,10 @@ impl State {
             // The peer may have changed, too. The next survey sets it again.
             self.peers.remove(&ifindex);
         }
+        let name = self.links.get(&ifindex).map(|link| &link.name);
+        let is_renamed = name.is_some_and(|name| *name != state.name);
+        // The kernel compares rules with the new name only.
+        self.stale.rules |= is_renamed && self.rules.refer_otherwise(ifindex);
         self.links.insert(ifindex, state);
         self.rebuild(ifindex);
         if was_up != is_up {
@@ -429,11 +465,14 @@ impl State {
 
     fn link_gone(&mut self, ifindex: IfIndex) {
         self.links.remove(&ifindex);
+        self.lost_sids.retain(|_, dev| *dev != ifindex);
+        self.stale.rules |= self.rules.refer_otherwise(ifindex);
         self.mark_fpm_dead(Some(ifindex));
         self.peers.remove(&ifindex);
         self.changed_other |= self.node.links.remove(&ifindex).is_some();
         self.addresses.retain(|address| address.own.0 != ifindex);
         self.node.addresses.retain(|address| address.0 != ifindex);
+        self.node.sources.remove(&ifindex);
         self.node.neighbors.retain(|key, _| key.0 != ifindex);
         self.stale_neighbors.retain(|key| key.0 != ifindex);
         self.ignore_linkdown
@@ -441,8 +480,16 @@ impl State {
         self.stale.links.insert(ifindex);
     }
 
-    fn address(&mut self, address: Address, present: bool) {
-        if present {
+    fn address(&mut self, notice: Notice) {
+        let Notice {
+            address,
+            is_assigned,
+            candidate,
+        } = notice;
+        if let IpNet::V6(net) = address.own.1 {
+            self.changed_other |= self.set_candidate(address.own.0, net, candidate);
+        }
+        if is_assigned {
             self.addresses.insert(address);
             self.changed_other |= self.node.addresses.insert(address.own);
             return;
@@ -453,6 +500,67 @@ impl State {
         }
         self.stale.links.insert(address.own.0);
         self.stale.sources.insert(address.own.1.addr());
+    }
+
+    /// Adds, changes or removes a candidate for the source of packets. Returns true if it changed.
+    fn set_candidate(
+        &mut self,
+        dev: IfIndex,
+        net: Ipv6Net,
+        candidate: Option<SourceCandidate>,
+    ) -> bool {
+        let candidates = self.node.sources.entry(dev).or_default();
+        let before = candidates.clone();
+        match candidate {
+            Some(candidate) => source::place(candidates, candidate),
+            None => candidates.retain(|known| known.net.addr() != net.addr()),
+        }
+        let has_changed = *candidates != before;
+        if candidates.is_empty() {
+            self.node.sources.remove(&dev);
+        }
+        has_changed
+    }
+
+    /// Replaces the addresses that `covered` accepts by the result of their dump.
+    fn replace_addresses(&mut self, notices: Vec<Notice>, covered: impl Fn(&Address) -> bool) {
+        let before = (self.node.addresses.clone(), self.node.sources.clone());
+        self.addresses.retain(|address| !covered(address));
+        let mut fresh: BTreeMap<IfIndex, Vec<SourceCandidate>> = BTreeMap::new();
+        for notice in notices {
+            if notice.is_assigned {
+                self.addresses.insert(notice.address);
+            }
+            // The dump has the kernel's order.
+            let dev = notice.address.own.0;
+            if let Some(candidate) = notice.candidate {
+                fresh.entry(dev).or_default().push(candidate);
+            }
+        }
+        let own = |dev: IfIndex, candidate: &SourceCandidate| Address {
+            own: (dev, candidate.net.into()),
+            peer: candidate.net.addr().into(),
+        };
+        for (dev, candidates) in &mut self.node.sources {
+            candidates.retain(|candidate| !covered(&own(*dev, candidate)));
+        }
+        for (dev, candidates) in fresh {
+            self.node.sources.insert(dev, candidates);
+        }
+        self.node
+            .sources
+            .retain(|_, candidates| !candidates.is_empty());
+        self.node.addresses = self.addresses.iter().map(|address| address.own).collect();
+        self.changed_other |= before.0 != self.node.addresses || before.1 != self.node.sources;
+    }
+
+    /// Updates the rules of the node.
+    fn name_rules(&mut self) {
+        let rules = self.rules.named(&self.links);
+        if rules != self.node.rules {
+            self.node.rules = rules;
+            self.changed_other = true;
+        }
     }
 
     fn neighbor(&mut self, entry: neighbor::Entry) {
@@ -533,6 +641,7 @@ impl State {
         if self.node.links.get(&ifindex) != Some(&link) {
             self.node.links.insert(ifindex, link);
             self.changed_other = true;
+            self.name_rules();
         }
     }
 
@@ -546,6 +655,26 @@ impl State {
             self.rebuild(ifindex);
         }
     }
+}
+
+/// Returns the link that a removed SID of a routing daemon went with.
+fn lost_by(route: &Route, links: &BTreeMap<IfIndex, LinkState>) -> Option<IfIndex> {
+    let [NextHop { dev, encap, .. }] = &route.next_hops[..] else {
+        return None;
+    };
+    let is_sid = matches!(encap, Some(Encap::Seg6Local(_)));
+    let is_down = |dev: &IfIndex| links.get(dev).is_some_and(|link| !link.is_running());
+    (is_sid && route.protocol > libc::RTPROT_STATIC)
+        .then_some(*dev)?
+        .filter(is_down)
+}
+
+/// Returns the dumped routes that the kernel uses, resolved.
+fn admit(lifetimes: &mut Lifetimes, objects: &Objects, dumped: Vec<Reported>) -> Vec<Route> {
+    let admitted = dumped.into_iter().filter_map(|it| lifetimes.admit(it));
+    let mut routes: Vec<Route> = admitted.collect();
+    resolve(objects, &mut routes);
+    routes
 }
 
 /// Resolves routes whose message has the nexthop object alone.

@@ -40,6 +40,8 @@ pub struct Device {
     pub qdisc: String,
     /// ID of the XDP program.
     pub xdp: Option<u32>,
+    /// Largest packet that the device gets from the stack, or that it merges, in bytes.
+    pub gso_max_size: u32,
 }
 
 /// A base chain of nftables.
@@ -122,6 +124,13 @@ fn device(message: &Message<'_>) -> Option<(IfIndex, Device)> {
     for attribute in attributes_after(message.body, IFINFOMSG) {
         match attribute.kind {
             libc::IFLA_QDISC => device.qdisc = attribute.text(),
+            libc::IFLA_GSO_MAX_SIZE
+            | IFLA_GRO_MAX_SIZE
+            | IFLA_GSO_IPV4_MAX_SIZE
+            | IFLA_GRO_IPV4_MAX_SIZE => {
+                let size = attribute.u32().unwrap_or_default();
+                device.gso_max_size = device.gso_max_size.max(size);
+            }
             libc::IFLA_XDP => {
                 let mut nested = attribute.nested();
                 let id = nested.find(|nested| nested.kind == IFLA_XDP_PROG_ID);
@@ -238,6 +247,9 @@ fn hook(family: &str, number: u32) -> &'static str {
 
 // include/uapi/linux/if_link.h.
 const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_GRO_MAX_SIZE: u16 = 58;
+const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 
 // include/uapi/linux/pkt_sched.h: TC_H_CLSACT with TC_H_MIN_INGRESS and TC_H_MIN_EGRESS.
 const TC_INGRESS: u32 = 0xffff_fff2;

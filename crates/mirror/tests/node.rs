@@ -193,6 +193,70 @@ fn neighbors_are_mirrored_while_they_are_usable() {
 }
 
 #[test]
+fn other_names_of_links_are_mirrored() {
+    in_namespace(|| {
+        two_pairs();
+        let mut mirror = Mirror::open().unwrap();
+        let long = "enp0s5-a-name-of-more-than-fifteen-bytes";
+        ip(&format!(
+            "link property add dev va altname enp0s5 altname {long}"
+        ));
+        until(&mut mirror, "added", |node| {
+            let link = node.link_by_name(long);
+            link.is_some_and(|link| link.name == "va" && link.is_named("enp0s5"))
+        });
+        assert_current(&mut mirror, "with two other names");
+        ip("link property del dev va altname enp0s5");
+        until(&mut mirror, "removed", |node| {
+            node.link_by_name("enp0s5").is_none()
+        });
+        assert_current(&mut mirror, "with one other name");
+    });
+}
+
+#[test]
+fn a_rule_refers_to_a_link_by_the_name_that_it_had_when_the_rule_was_added() {
+    in_namespace(|| {
+        two_pairs();
+        let mut mirror = Mirror::open().unwrap();
+        batch(
+            "link property add dev va altname enp0s5
+             -6 rule add pref 100 iif enp0s5 lookup 100
+             -6 rule add pref 101 oif enp0s5 lookup 101
+             -6 rule add pref 102 iif enp0s6 lookup 102
+             link property add dev vc altname enp0s6",
+        );
+        let names = |mirror: &mut Mirror| -> Vec<Option<String>> {
+            mirror.process().unwrap();
+            let rules = (100..103).map(|pref| &mirror.node().rules[&(Family::V6, pref)][0]);
+            rules
+                .map(|rule| rule.iif.clone().or_else(|| rule.oif.clone()))
+                .collect()
+        };
+        let are = |mirror: &mut Mirror, expected: [&str; 3]| {
+            assert_eq!(names(mirror), expected.map(|name| Some(name.to_owned())));
+            assert_current(mirror, "with rules by other names");
+        };
+        are(&mut mirror, ["va", "va", "enp0s6"]);
+        // The rule stays with the link when the name goes.
+        ip("link property del dev va altname enp0s5");
+        assert_eq!(names(&mut mirror)[0].as_deref(), Some("va"));
+        ip("link property add dev va altname enp0s5");
+        // The kernel compares rules only with the new name.
+        ip("link set va down");
+        ip("link set va name vz");
+        are(&mut mirror, ["enp0s5", "enp0s5", "enp0s6"]);
+        batch(
+            "-6 rule del pref 100
+             -6 rule add pref 100 iif enp0s5 lookup 100",
+        );
+        are(&mut mirror, ["vz", "enp0s5", "enp0s6"]);
+        ip("link del vz");
+        are(&mut mirror, ["enp0s5", "enp0s5", "enp0s6"]);
+    });
+}
+
+#[test]
 fn rules_keep_their_order_and_report_unsupported_parts() {
     in_namespace(|| {
         two_pairs();

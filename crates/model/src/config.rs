@@ -46,7 +46,7 @@ use serde_saphyr::Spanned;
 use crate::behavior::check::Wrong;
 use crate::domain::Domain;
 use crate::error::ConfigError;
-use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
+use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan, vrf};
 use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policies, Policy, is_steering, with_paths};
@@ -66,7 +66,7 @@ pub mod yaml;
 
 pub use keys::SecretSource;
 pub use policies::{check_binding, check_policies, check_policy, claims};
-pub use ports::{INTERFACE_NAME, Ports, is_interface_name};
+pub use ports::{INTERFACE_NAME, INTERFACE_NAME_MAX, Ports, is_interface_name};
 pub use start::Running;
 
 /// A node file. It can also be a part of another YAML document that `serde_saphyr` reads.
@@ -85,6 +85,8 @@ pub struct File {
     neighbors: Vec<Spanned<String>>,
     /// `sidestep vlan add` lines.
     vlans: Vec<Spanned<String>>,
+    /// Settings of VRFs, by table.
+    vrfs: Vec<Spanned<String>>,
     /// `sidestep domain add` lines.
     domain: Vec<Spanned<String>>,
     /// `sidestep policy add` lines.
@@ -145,6 +147,8 @@ pub struct Overlay {
     pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
     /// `ip sr tunsrc`, if the file sets it.
     pub tunsrc: Option<Ipv6Addr>,
+    /// See [`Node::vrf_tunsrc`].
+    pub vrf_tunsrc: BTreeMap<TableId, Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`, if the file sets it.
     pub seg6_flowlabel: Option<i32>,
     /// Seed of the multipath hash, if the file sets it.
@@ -220,6 +224,7 @@ impl File {
     pub fn node(&self) -> Result<Node, ConfigError> {
         let mut node = self.ports()?.node()?;
         node.tunsrc = self.tunsrc()?;
+        node.vrf_tunsrc = self.vrf_tunsrc(&node)?;
         node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
         node.multipath_hash_seed = self.multipath_hash_seed.unwrap_or_default();
         node.oam_rate = self.oam_rate;
@@ -295,6 +300,7 @@ impl File {
         };
         let mut overlay = Overlay {
             tunsrc: self.tunsrc()?,
+            vrf_tunsrc: self.vrf_tunsrc(names)?,
             seg6_flowlabel: self.seg6_flowlabel()?,
             multipath_hash_seed: self.multipath_hash_seed,
             oam_rate: self.oam_rate,
@@ -413,6 +419,19 @@ impl File {
                 "an IPv6 unicast address",
             )),
         }
+    }
+
+    fn vrf_tunsrc(&self, names: &dyn Names) -> Result<BTreeMap<TableId, Ipv6Addr>, ConfigError> {
+        let mut all = BTreeMap::new();
+        for line in &self.vrfs {
+            let mut words = yaml::words(line);
+            let (table, tunsrc) = vrf::parse(&mut words, names)?;
+            if all.insert(table, tunsrc).is_some() {
+                let text = vrf::print(table, tunsrc, names);
+                return Err(twice(&words, "table", text));
+            }
+        }
+        Ok(all)
     }
 
     fn seg6_flowlabel(&self) -> Result<Option<i32>, ConfigError> {

@@ -28,7 +28,7 @@ pub enum Entry {
 impl Domain {
     /// Returns true if packets from this port are filtered.
     pub fn is_outside(&self, port: &Link) -> bool {
-        !self.sid_blocks.is_empty() && !self.inside.contains(&port.name)
+        !self.sid_blocks.is_empty() && !self.inside.iter().any(|name| port.is_named(name))
     }
 
     /// Adds an entry. Returns false if it exists.

@@ -18,6 +18,7 @@ pub mod route;
 pub mod rule;
 pub(crate) mod value;
 pub mod vlan;
+pub mod vrf;
 mod words;
 
 pub use words::Words;

@@ -14,6 +14,7 @@ pub mod policy;
 pub mod route;
 pub mod service;
 pub mod settings;
+pub mod source;
 pub mod vlan;
 
 pub use error::{ConfigError, Place};

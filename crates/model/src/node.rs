@@ -16,6 +16,7 @@ use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
 use crate::settings::{RedirectPeer, Settings};
+use crate::source::{AddressLabel, SourceCandidate};
 use crate::vlan::VlanTables;
 
 /// An interface index of the node's network namespace.
@@ -118,6 +119,8 @@ pub struct Link {
     pub ifindex: IfIndex,
     /// Name.
     pub name: String,
+    /// Other names (`ip link property add … altname`).
+    pub alt_names: Vec<String>,
     /// MAC address. Zero if the device has none.
     pub mac: Mac,
     /// MTU in bytes, without the Ethernet header.
@@ -142,12 +145,46 @@ pub struct Link {
     pub rp_filter: u8,
     /// `net.ipv6.conf.IF.hop_limit`: hop limit of locally generated packets.
     pub hop_limit: u8,
+    /// `net.ipv6.conf.IF.use_oif_addrs_only`: packets by the interface have one of its addresses as
+    /// source.
+    pub oif_addresses_only: bool,
     /// The device transmits frames that XDP redirects to it (`NETDEV_XDP_ACT_NDO_XMIT`; for a veth:
     /// its peer runs NAPI).
     pub xdp_transmit: bool,
     /// Ethernet address of the veth's peer, if the peer is in another network namespace and TC may
     /// redirect to it.
     pub peer: Option<Mac>,
+}
+
+impl Link {
+    /// Returns an Ethernet link that is up and forwards IPv4 and IPv6.
+    pub fn new(ifindex: IfIndex, name: &str) -> Self {
+        Self {
+            ifindex,
+            name: name.to_owned(),
+            alt_names: Vec::new(),
+            mac: Mac::default(),
+            mtu: 1500,
+            kind: LinkKind::Ethernet,
+            master: None,
+            up: true,
+            ipv6_disabled: false,
+            seg6_enabled: true,
+            seg6_require_hmac: 0,
+            forwarding6: true,
+            forwarding4: true,
+            rp_filter: 0,
+            hop_limit: 64,
+            oif_addresses_only: false,
+            xdp_transmit: true,
+            peer: None,
+        }
+    }
+
+    /// Whether this is a name of the link, its own or another one.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.alt_names.iter().any(|other| other == name)
+    }
 }
 
 /// A resolved or failed neighbor.
@@ -167,6 +204,10 @@ pub struct Node {
     pub links: BTreeMap<IfIndex, Link>,
     /// Addresses with their prefix length, host bits kept.
     pub addresses: BTreeSet<(IfIndex, IpNet)>,
+    /// IPv6 addresses that may be the source of packets, in the kernel's order.
+    pub sources: BTreeMap<IfIndex, Vec<SourceCandidate>>,
+    /// Label table of RFC 6724, in the kernel's order. Empty: that of the RFC.
+    pub address_labels: Vec<AddressLabel>,
     /// Neighbors.
     pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
     /// Routes. Several with one key (IPv6 `append`) are one multipath route.
@@ -175,6 +216,8 @@ pub struct Node {
     pub rules: BTreeMap<(Family, u32), Vec<Rule>>,
     /// `ip sr tunsrc`.
     pub tunsrc: Option<Ipv6Addr>,
+    /// Tunnel source of the headends of a table, which precedes [`Node::tunsrc`]. Sidestep-only.
+    pub vrf_tunsrc: BTreeMap<TableId, Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
     pub seg6_flowlabel: i32,
     /// Seed of the multipath hash. Two routers in a row need different seeds; with the same seed,
@@ -200,9 +243,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the link with this name.
+    /// Returns the link with this name, its own or another one. No two links have one name.
     pub fn link_by_name(&self, name: &str) -> Option<&Link> {
-        self.links.values().find(|link| link.name == name)
+        self.links.values().find(|link| link.is_named(name))
     }
 
     /// Whether TC redirects packets for `next_hop` to the peer of the link. Since Linux 6.3, a veth

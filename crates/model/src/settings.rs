@@ -61,8 +61,6 @@ words! {
         Auto = "auto",
         /// XDP in the driver.
         Xdp = "xdp",
-        /// XDP behind the driver (`xdpgeneric`): slow, for experiments.
-        Generic = "generic",
         /// TC.
         Tc = "tc",
     }

@@ -1,11 +1,13 @@
 //! The HTTP endpoint of `sidestep run --metrics`: `GET /metrics`, and nothing else.
 //!
-//! Its threads take the metrics from the control socket, like any other client. A slow or hostile
-//! client occupies one thread until its time is over; packets and the event loop do not wait.
+//! Each connection has a thread, which takes the metrics from the control socket, like any other
+//! client. A slow or hostile client occupies its thread until its time is over. Other clients,
+//! packets and the event loop do not wait for it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,8 +15,10 @@ use httparse::{EMPTY_HEADER, Request, Status};
 
 use super::{Format, scrape};
 
-/// LIMIT: connections served at the same time; others wait in the kernel's queue.
-const THREADS: usize = 4;
+/// LIMIT: connections at the same time. One more closes the oldest one whose request is incomplete.
+const CONNECTIONS_MAX: usize = 128;
+/// Size of a thread's stack, in bytes.
+const STACK: usize = 256 << 10;
 /// LIMIT: bytes of a request.
 const REQUEST_MAX: usize = 8 * 1024;
 /// LIMIT: headers of a request.
@@ -29,48 +33,109 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATH: &str = "/metrics";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Starts the threads that serve the endpoint.
+/// Starts the thread that accepts connections.
 ///
 /// # Errors
-/// A thread cannot be started.
+/// The thread cannot be started.
 pub fn serve(listener: TcpListener) -> io::Result<()> {
-    let listener = Arc::new(listener);
-    // One scrape at a time, so that clients cannot occupy the event loop.
-    let turn = Arc::new(Mutex::new(()));
-    for _ in 0..THREADS {
-        let (listener, turn) = (listener.clone(), turn.clone());
-        let work = move || {
-            loop {
-                match listener.accept() {
-                    // A client that disconnects gets nothing.
-                    Ok((stream, _)) => drop(converse(&stream, &turn)),
-                    Err(_) => thread::sleep(PAUSE),
-                }
+    let endpoint = Arc::new(Endpoint::default());
+    let work = move || {
+        for number in 0.. {
+            let connection = listener.accept().and_then(|(stream, _)| {
+                let stream = Arc::new(stream);
+                endpoint.admit(number, &stream);
+                let endpoint = endpoint.clone();
+                // A client that disconnects gets nothing.
+                let work = move || endpoint.converse(number, &stream);
+                let thread = thread::Builder::new().name("metrics".into());
+                thread.stack_size(STACK).spawn(work)
+            });
+            if connection.is_err() {
+                endpoint.forget(number);
+                thread::sleep(PAUSE);
             }
-        };
-        thread::Builder::new().name("metrics".into()).spawn(work)?;
-    }
+        }
+    };
+    thread::Builder::new().name("metrics".into()).spawn(work)?;
     Ok(())
 }
 
-/// Serves one request.
-fn converse(stream: &TcpStream, turn: &Mutex<()>) -> io::Result<()> {
-    let response = match read(stream, Instant::now() + READ_TIMEOUT)? {
-        Ok(format) => {
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-            match scrape(format) {
-                Ok(text) => Response::new("200 OK", content_type(format), text),
-                Err(error) => Response::new("503 Service Unavailable", PLAIN, format!("{error}\n")),
-            }
+/// State that the connections share.
+#[derive(Default)]
+struct Endpoint {
+    /// One scrape at a time, so that clients cannot occupy the event loop.
+    turn: Mutex<()>,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    /// Connections whose request is incomplete, by number; the lowest is the oldest.
+    reading: BTreeMap<u64, Arc<TcpStream>>,
+    /// Connections that get their response.
+    writing: BTreeSet<u64>,
+}
+
+impl Endpoint {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection, and closes the oldest one whose request is incomplete if there are too
+    /// many.
+    fn admit(&self, number: u64, stream: &Arc<TcpStream>) {
+        let mut connections = self.connections();
+        connections.reading.insert(number, stream.clone());
+        if connections.reading.len() + connections.writing.len() > CONNECTIONS_MAX
+            && let Some((_, oldest)) = connections.reading.pop_first()
+        {
+            let refusal = Response::refusal("503 Service Unavailable", "too many connections");
+            // Neither waits: the socket's buffer is empty.
+            let _ = (&*oldest).write(&refusal.bytes());
+            let _ = oldest.shutdown(Shutdown::Both);
         }
-        Err(refusal) => refusal,
-    };
-    write(stream, &response.bytes(), Instant::now() + WRITE_TIMEOUT)?;
-    // Unread bytes would make the kernel reset the connection before the client has read all.
-    stream.shutdown(Shutdown::Write)?;
-    let until = Instant::now() + READ_TIMEOUT;
-    while read_some(stream, &mut [0; 1024], until)? > 0 {}
-    Ok(())
+    }
+
+    fn forget(&self, number: u64) {
+        let mut connections = self.connections();
+        connections.reading.remove(&number);
+        connections.writing.remove(&number);
+    }
+
+    /// Serves one request.
+    fn converse(&self, number: u64, stream: &TcpStream) {
+        let parsed = read(stream, Instant::now() + READ_TIMEOUT);
+        {
+            let mut connections = self.connections();
+            connections.reading.remove(&number);
+            connections.writing.insert(number);
+        }
+        let _ = parsed.and_then(|parsed| self.respond(parsed, stream));
+        self.forget(number);
+    }
+
+    fn respond(&self, parsed: Result<Format, Response>, stream: &TcpStream) -> io::Result<()> {
+        let response = match parsed {
+            Ok(format) => {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                match scrape(format) {
+                    Ok(text) => Response::new("200 OK", content_type(format), text),
+                    Err(error) => {
+                        Response::new("503 Service Unavailable", PLAIN, format!("{error}\n"))
+                    }
+                }
+            }
+            Err(refusal) => refusal,
+        };
+        write(stream, &response.bytes(), Instant::now() + WRITE_TIMEOUT)?;
+        // Unread bytes would make the kernel reset the connection before the client has read all.
+        stream.shutdown(Shutdown::Write)?;
+        let until = Instant::now() + READ_TIMEOUT;
+        while read_some(stream, &mut [0; 1024], until)? > 0 {}
+        Ok(())
+    }
 }
 
 /// A response without its fixed headers.

@@ -120,7 +120,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp", "generic"]) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("livecount");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -225,7 +225,7 @@ fn a_packet_leaves_by_an_interface_that_is_not_attached() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp", "generic"]) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveegress");
         let _napi = Napi::attach(star.host("c"), "eth0").expect("NAPI");
         let _daemon = star.run(&["--mode", mode, "eth0"]);

@@ -236,7 +236,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     // With XDP on the lower device and no port above, everything is punted.
     let frames = frames(&star, &one, &two, mac_of(&star, "eth0.100"));
     let linux = across(&star, "a", "b", &frames);
-    for mode in ["xdp", "generic", "tc"] {
+    for mode in ["xdp", "tc"] {
         let _daemon = star.run(&["--mode", mode, "eth0"]);
         assert_eq!(across(&star, "a", "b", &frames), linux, "{mode}");
         let vlan = reasons(router)
@@ -257,6 +257,35 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     let _daemon = star.run(&["--mode", "xdp", "eth2"]);
     assert_eq!(across(&star, "c", "b", &[from_c]), linux);
     assert_eq!(counters(router, "eth2").punted, 1);
+}
+
+#[test]
+fn auto_chooses_tc_for_a_device_without_xdp() {
+    let Some(_turn) = begin() else { return };
+    let star = Star::new("livevxlan");
+    let router = star.router();
+    if !made(
+        router,
+        "vx0 type vxlan id 7 dstport 4789 local 10.0.1.1 remote 10.0.1.2",
+    ) {
+        return;
+    }
+    star.ip().all(["link set vx0 up"]);
+    check_refused(
+        &star,
+        &["--mode", "xdp", "vx0"],
+        "the driver has no native XDP",
+    );
+    let _daemon = star.run(&["vx0", "eth0"]);
+    let ports: report::Ports = report(router, Request::ShowPorts);
+    assert_eq!(ports[0].target, "tc");
+    let why = "TC takes the place of XDP: cannot attach";
+    assert!(ports[0].why.starts_with(why), "{}", ports[0].why);
+    // A change of the links does not attach it again.
+    star.ip()
+        .all(["link set eth1 mtu 1400", "link set vx0 mtu 1400"]);
+    let ports: report::Ports = report(router, Request::ShowPorts);
+    assert_eq!(ports[0].target, "tc");
 }
 
 #[test]
@@ -288,7 +317,7 @@ fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
     configure(&star, [&one, &two]);
     check_both_ways(&star, [&one, &two], &["br0", "bond0"]);
     for (member, master) in [("eth0", "br0"), ("eth1", "bond0")] {
-        for mode in ["auto", "xdp", "generic", "tc"] {
+        for mode in ["auto", "xdp", "tc"] {
             let why = format!(
                 "port {member}: it belongs to {master}, which gets its frames first; attach {master} instead"
             );

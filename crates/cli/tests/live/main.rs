@@ -1,7 +1,9 @@
 //! Tests of the program on a running kernel: routers in network namespaces, traffic through them, and what remains.
 
 mod addresses;
+mod alt_names;
 mod churn;
+mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod config;
@@ -34,6 +36,7 @@ mod monitor;
 mod multipath;
 mod neighbors;
 mod oam;
+mod outer_source;
 mod own_route;
 mod pmtu;
 mod policy;

@@ -41,6 +41,12 @@ pub enum ApiError {
         /// Users of the socket, with advice.
         allowed: String,
     },
+    /// The daemon did not reply in time.
+    #[error(
+        "the daemon did not answer within {} s; it is stopped (SIGSTOP), or has much to do",
+        TIMEOUT.as_secs()
+    )]
+    Silent,
     /// The reply is invalid.
     #[error("the daemon's answer cannot be read: {0}")]
     Reply(#[from] serde_json::Error),
@@ -84,8 +90,9 @@ pub struct ReplyStream {
 impl ReplyStream {
     fn of(request: Request) -> Result<Self, ApiError> {
         let mut stream = UnixStream::connect(path()).map_err(socket_error)?;
-        stream
-            .set_read_timeout(Some(TIMEOUT))
+        let limited = stream.set_read_timeout(Some(TIMEOUT));
+        limited
+            .and(stream.set_write_timeout(Some(TIMEOUT)))
             .map_err(socket_error)?;
         let mut line = serde_json::to_vec(&Envelope {
             version: VERSION,
@@ -141,6 +148,7 @@ fn socket_error(source: std::io::Error) -> ApiError {
             path: path().display().to_string(),
             allowed: allowed(&path()),
         },
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => ApiError::Silent,
         _ => ApiError::Socket {
             path: path().display().to_string(),
             source,

@@ -34,6 +34,11 @@ pub const VERSION: u32 = 1;
 pub enum Request {
     /// [`crate::report::Status`].
     ShowStatus,
+    /// `doctor --repairs`: the repairs of all findings of a kind, as a list of commands.
+    ShowRepairs {
+        /// Code of the kind.
+        code: String,
+    },
     /// [`crate::report::Ports`].
     ShowPorts,
     /// [`crate::report::Counters`].
@@ -246,7 +251,7 @@ pub struct TracedPort {
     pub name: String,
     /// Interface index.
     pub ifindex: u32,
-    /// `xdp`, `generic`, `tc`.
+    /// `xdp`, `tc`.
     pub target: String,
 }
 

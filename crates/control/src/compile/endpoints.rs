@@ -20,6 +20,7 @@ use sidestep_model::vlan::{Vids, VlanTableId};
 use super::chain::Chain;
 use super::error::{Skip, unsupported};
 use super::group::ResolvedHop;
+use super::headend::Headend;
 use super::keys::{Via, ViewKey};
 use super::record::record;
 use super::routes::RouteCompiler;
@@ -128,24 +129,27 @@ impl RouteCompiler<'_> {
                 ..record(SIDESTEP_ROUTE_END_DT46)
             },
             Behavior::EndB6 => self.bound(
+                sid,
                 local,
                 next_hop,
                 EncapMode::Inline,
                 SIDESTEP_ROUTE_END_B6_INSERT,
             )?,
             Behavior::EndB6Encaps => self.bound(
+                sid,
                 local,
                 next_hop,
                 EncapMode::Encap,
                 SIDESTEP_ROUTE_END_B6_ENCAPS,
             )?,
             Behavior::EndB6EncapsRed => self.bound(
+                sid,
                 local,
                 next_hop,
                 EncapMode::EncapRed,
                 SIDESTEP_ROUTE_END_B6_ENCAPS,
             )?,
-            Behavior::EndAs => self.static_proxy(local, next_hop)?,
+            Behavior::EndAs => self.static_proxy(sid, local, next_hop)?,
             Behavior::EndAd => self.dynamic_proxy(local, *sid)?,
             Behavior::EndAm => self.masquerading(local)?,
         })
@@ -210,6 +214,7 @@ impl RouteCompiler<'_> {
     /// Returns the record of a binding SID with the policy of its `srh segs`.
     fn bound(
         &mut self,
+        sid: &RouteKey,
         local: &Seg6Local,
         next_hop: &NextHop,
         mode: EncapMode,
@@ -222,7 +227,13 @@ impl RouteCompiler<'_> {
             tunsrc: None,
             lookup: None,
         };
-        let steered = self.headend(Family::V6, next_hop, &encap)?;
+        let steered = self.headend(Headend {
+            table: sid.table,
+            family: Family::V6,
+            next_hop,
+            encap: &encap,
+            alone: None,
+        })?;
         Ok(sidestep_route {
             action: action as u8,
             ..steered

@@ -1,7 +1,5 @@
 //! Headends: encapsulation, source address, and the next hop toward the first segment.
 
-use std::cmp::Reverse;
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use sidestep_datapath::abi::{
@@ -10,9 +8,10 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::{AdjacencyId, KeySlot, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
-use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::node::TableId;
 use sidestep_model::policy::OnlyNextHop;
 use sidestep_model::route::{Family, NextHop};
+use sidestep_model::source;
 
 use super::chain::Chain;
 use super::error::{Skip, unsupported};
@@ -27,25 +26,29 @@ use super::rules::{self, Chains};
 /// LIMIT: distinct rule chains of the ports, up to which a first segment is resolved in advance.
 const PORT_CHAINS_MAX: usize = 8;
 
+/// A next hop that pushes a segment list.
+#[derive(Clone, Copy)]
+pub(super) struct Headend<'a> {
+    /// Table of the route.
+    pub table: TableId,
+    /// Family of the packets.
+    pub family: Family,
+    pub next_hop: &'a NextHop,
+    pub encap: &'a Seg6Encap,
+    /// The only next hop toward the first segment, if a policy determines it.
+    pub alone: Option<OnlyNextHop>,
+}
+
 impl RouteCompiler<'_> {
     /// Returns the record of a route whose next hop pushes a segment list.
-    pub(super) fn headend(
-        &mut self,
-        family: Family,
-        next_hop: &NextHop,
-        encap: &Seg6Encap,
-    ) -> Result<sidestep_route, Skip> {
-        self.headend_by(family, next_hop, encap, None)
-    }
-
-    /// Like [`RouteCompiler::headend`], with `alone` as the only next hop toward the first segment.
-    pub(super) fn headend_by(
-        &mut self,
-        family: Family,
-        next_hop: &NextHop,
-        encap: &Seg6Encap,
-        alone: Option<OnlyNextHop>,
-    ) -> Result<sidestep_route, Skip> {
+    pub(super) fn headend(&mut self, headend: Headend<'_>) -> Result<sidestep_route, Skip> {
+        let Headend {
+            table,
+            family,
+            next_hop,
+            encap,
+            alone,
+        } = headend;
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return unsupported(format!(
                 "{} segments; 1 to {SEGMENTS_MAX} are possible",
@@ -60,8 +63,9 @@ impl RouteCompiler<'_> {
         let first = encap.segments[0];
         let source = encap
             .tunsrc
+            .or_else(|| self.node.vrf_tunsrc.get(&table).copied())
             .or(self.node.tunsrc)
-            .or_else(|| self.source_address(next_hop.dev, first));
+            .or_else(|| source::select(self.node, next_hop.dev, first));
         let Some(source) = source else {
             return unsupported("no IPv6 address to be the source (see `ip sr tunsrc`)");
         };
@@ -148,29 +152,5 @@ impl RouteCompiler<'_> {
             _ => SIDESTEP_FLOW_LABEL_ZERO,
         };
         mode as u8
-    }
-
-    /// Returns a source address for an outer header by the rules of RFC 6724 that matter here:
-    /// matching scope, preferably on the egress interface, longest common prefix.
-    fn source_address(&self, dev: Option<IfIndex>, resolution: Ipv6Addr) -> Option<Ipv6Addr> {
-        let addresses = self
-            .node
-            .addresses
-            .iter()
-            .filter_map(|(on, net)| match net {
-                ipnet::IpNet::V6(net) if !net.addr().is_loopback() => Some((*on, net.addr())),
-                _ => None,
-            });
-        addresses
-            .min_by_key(|(on, address)| {
-                let common = (u128::from(*address) ^ u128::from(resolution)).leading_zeros();
-                (
-                    address.is_unicast_link_local(),
-                    Some(*on) != dev,
-                    Reverse(common),
-                    *address,
-                )
-            })
-            .map(|(_, address)| address)
     }
 }

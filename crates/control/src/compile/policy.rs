@@ -17,6 +17,7 @@ use sidestep_model::policy::{Candidate, ListValidity, Policy, SegmentList, Steer
 use sidestep_model::route::{Encap, NextHop, Route};
 
 use super::error::Skip;
+use super::headend::Headend;
 use super::index::{Counted, RouteInfo};
 use super::record::{punt, record};
 use super::resolver::by_dscp;
@@ -140,8 +141,13 @@ impl<'a> RouteCompiler<'a> {
                 continue;
             }
             let hop = onto(route, policy, list, validity);
-            let (family, encap) = (route.family(), policy.encap(list));
-            let mut record = self.headend_by(family, &hop, &encap, validity.alone)?;
+            let mut record = self.headend(Headend {
+                table: route.key.table,
+                family: route.family(),
+                next_hop: &hop,
+                encap: &policy.encap(list),
+                alone: validity.alone,
+            })?;
             if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
                 record.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
             }

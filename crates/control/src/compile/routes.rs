@@ -13,13 +13,14 @@ use sidestep_model::route::{Encap, NextHop, Route, RouteKind};
 
 use super::allocator::TableFull;
 use super::error::{Skip, unsupported};
+use super::headend::Headend;
 use super::index::Counted;
 use super::keys::Via;
 use super::record::{punt, record};
 use super::resolver::Resolver;
 use super::share::alive;
 use super::store::RecordStore;
-use super::tables::{self, EntryKey};
+use super::tables::EntryKey;
 use super::view_set::ViewSet;
 
 /// Compiles routes to records. The behaviors, headends, groups, policies and SR proxies have files
@@ -103,9 +104,13 @@ impl RouteCompiler<'_> {
     ) -> Result<sidestep_route, Skip> {
         match &next_hop.encap {
             None => self.plain(route, next_hop, neighbor),
-            Some(Encap::Seg6(encap)) => {
-                self.headend(tables::family(&route.key.prefix), next_hop, encap)
-            }
+            Some(Encap::Seg6(encap)) => self.headend(Headend {
+                table: route.key.table,
+                family: route.family(),
+                next_hop,
+                encap,
+                alone: None,
+            }),
             Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
             Some(Encap::Policy(steering)) => self.steered(route, steering, neighbor),
             Some(Encap::Binding(policy)) => {

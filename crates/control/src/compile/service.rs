@@ -15,6 +15,7 @@ use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 use sidestep_wire::Protocol;
 
 use super::error::{Skip, unsupported};
+use super::headend::Headend;
 use super::index::{Counted, ProxyInfo};
 use super::keys::{LearnedKey, Service, Via, ViewKey};
 use super::record::{punt, record};
@@ -132,6 +133,7 @@ impl RouteCompiler<'_> {
     /// Returns the record of End.AS, whose return path is a headend.
     pub(super) fn static_proxy(
         &mut self,
+        sid: &RouteKey,
         local: &Seg6Local,
         next_hop: &NextHop,
     ) -> Result<sidestep_route, Skip> {
@@ -144,7 +146,13 @@ impl RouteCompiler<'_> {
             tunsrc: local.proxy.src,
             ..Seg6Encap::new(mode, local.segments.clone())
         };
-        let back = self.headend(service.family(), next_hop, &encap)?;
+        let back = self.headend(Headend {
+            table: sid.table,
+            family: service.family(),
+            next_hop,
+            encap: &encap,
+            alone: None,
+        })?;
         self.return_path(&service, back)?;
         let adjacency = self.store.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {

@@ -23,6 +23,7 @@ impl Daemon {
                 self.examine();
                 json(self.status_report())
             }
+            Request::ShowRepairs { code } => json(self.repairs(code)),
             Request::ShowPorts => json(self.ports_report()),
             Request::ShowCounters => json(self.counters_report()?),
             Request::ShowDrops => json(self.drops_report()?),
@@ -63,7 +64,8 @@ impl Daemon {
                 let rules = self.own.rules.iter();
                 json(
                     rules
-                        .map(|rule| rule::print(rule, node, Style::Add))
+                        .map(|rule| rule::with_own_names(rule, node))
+                        .map(|rule| rule::print(&rule, node, Style::Add))
                         .collect::<report::Rules>(),
                 )
             }

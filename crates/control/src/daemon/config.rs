@@ -141,9 +141,10 @@ impl Daemon {
         }
         if self.options.ports != ports {
             self.attach_ports();
-            let is_new = |name: &&String| !ports.contains(name);
-            let mut refused = self.options.ports.iter().filter(is_new);
-            let refused = refused.find_map(|name| Some((name, self.refused.get(name)?)));
+            let former = ports::named(self.mirror.node(), &ports);
+            let names = self.port_names();
+            let mut new = names.iter().filter(|name| !former.contains(name));
+            let refused = new.find_map(|name| Some((name, self.refused.get(name)?)));
             if let Some((name, why)) = refused {
                 let error = format!("port {name}: {why}");
                 self.own = own;
@@ -425,14 +426,15 @@ impl Daemon {
     /// `port add`. Returns whether the interface exists.
     pub(super) fn add_port(&mut self, name: &str) -> Result<report::AddedPort, String> {
         let mut ports = self.options.ports.clone();
-        if ports.iter().any(|port| port == name) {
+        let (node, mode) = (self.mirror.node(), self.options.mode);
+        let link = node.link_by_name(name).map_or(name, |link| &link.name);
+        if ports::named(node, &ports).iter().any(|port| port == link) {
             return Err(format!("port {name}: exists already"));
         }
         ports.push(name.to_owned());
-        let (node, mode) = (self.mirror.node(), self.options.mode);
         ports::check(node, mode, &ports).map_err(|error| error.to_string())?;
         self.exchange_and_save(ports, self.own.clone())?;
-        let port = self.attached.get(name);
+        let port = self.attached_port(name).ok();
         Ok(report::AddedPort {
             target: port.map(|port| port.target.name().into()),
         })
@@ -441,7 +443,11 @@ impl Daemon {
     /// `port del`.
     pub(super) fn del_port(&mut self, name: &str) -> Result<Value, String> {
         let mut ports = self.options.ports.clone();
-        ports.retain(|port| port != name);
+        let node = self.mirror.node();
+        let link = |name: &str| node.link_by_name(name).map(|link| link.ifindex);
+        let is_it =
+            |port: &str| port == name || link(port).is_some_and(|it| link(name) == Some(it));
+        ports.retain(|port| !is_it(port));
         if ports == self.options.ports {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::answers::json;
 use super::fpm::Fpm;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
-use crate::api::{Incoming, Request};
+use crate::api::{Incoming, Request, run_directory};
 use crate::report;
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
@@ -121,7 +121,7 @@ impl Daemon {
                 self.on_change(&notified, all);
                 retry_due = now + RETRY;
             }
-            if self.problem.is_none() && self.mirror.due().is_none() {
+            if self.problem.is_none() && self.mirror.is_current() {
                 self.suspended.resume(&self.compiled, &self.kernel);
             }
             if now >= neighbors_due {
@@ -138,6 +138,7 @@ impl Daemon {
                 program.log(&error);
             }
             if now >= examine_due {
+                self.restore_files(program);
                 examine_due = now + self.examine_and_measure()?;
             }
             self.send_events(Instant::now(), false);
@@ -185,6 +186,30 @@ impl Daemon {
         }
     }
 
+    /// Makes the daemon's directory again, with its socket, lock and changes, if it was removed.
+    fn restore_files(&mut self, program: &mut dyn Program) {
+        let directory = run_directory();
+        let restored = self.lock.renew(&self.options.pin_root).and_then(|is_new| {
+            let is_new = self.server.renew()? || is_new;
+            Ok(is_new)
+        });
+        match restored {
+            Ok(false) => {}
+            Ok(true) => {
+                let directory = directory.display();
+                program.log(&format!(
+                    "files in {directory} were removed; they are made again"
+                ));
+                self.write_changes(false);
+                // The next checks write the file with it.
+                self.start_command.clear();
+            }
+            Err(error) => {
+                program.log(&format!("{}: {error}", directory.display()));
+            }
+        }
+    }
+
     /// Makes all checks. Returns the time until the next ones.
     fn examine_and_measure(&mut self) -> Result<Duration, DaemonError> {
         let begun = processor_time()?;
@@ -196,9 +221,10 @@ impl Daemon {
 
     /// Serves the waiting requests. Returns a request to stop.
     fn serve_requests(&mut self, program: &mut dyn Program) -> Option<Incoming> {
-        while let Some(incoming) = self.server.accept() {
+        let mut stop = None;
+        for incoming in self.server.requests(Instant::now()) {
             match &incoming.request {
-                Ok(Request::Stop { .. }) => return Some(incoming),
+                Ok(Request::Stop { .. }) => stop = Some(incoming),
                 Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
                 Ok(Request::Monitor) => self.add_monitor(incoming),
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),
@@ -218,15 +244,17 @@ impl Daemon {
                 }
             }
         }
-        None
+        stop
     }
 
     /// Waits for an event or until `due`.
     fn wait(&self, due: Instant) -> Result<(), DaemonError> {
-        let mut fds = vec![
-            PollFd::new(self.signalled.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.server.fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = vec![PollFd::new(self.signalled.as_fd(), PollFlags::POLLIN)];
+        fds.extend(
+            self.server
+                .fds()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
         fds.extend(
             self.mirror
                 .fds()

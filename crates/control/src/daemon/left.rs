@@ -39,10 +39,14 @@ pub(super) fn check_root(lock: &Lock, pin_root: &Path) -> Result<(), DaemonError
     }
 }
 
+/// Returns the root of the pins of the last daemon in this network namespace, if it left its files.
+pub fn former_pin_root() -> Option<PathBuf> {
+    lock::pin_root(&run_directory())
+}
+
 fn root(given: Option<&Path>) -> PathBuf {
-    let last = || lock::pin_root(&run_directory());
     given
         .map(Path::to_owned)
-        .or_else(last)
+        .or_else(former_pin_root)
         .unwrap_or_else(|| PIN_ROOT.into())
 }

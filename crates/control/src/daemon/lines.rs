@@ -20,12 +20,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes the connection of a request. Fails if the client has disconnected.
-    pub fn to(client: Incoming) -> std::io::Result<Self> {
-        Ok(Self {
-            stream: client.into_stream()?,
+    /// Takes the connection of a request.
+    pub fn to(client: Incoming) -> Self {
+        Self {
+            stream: client.into_stream(),
             pending: VecDeque::new(),
-        })
+        }
     }
 
     /// Whether the buffer is full, so that the caller should skip the next line.

@@ -90,6 +90,29 @@ impl Lock {
         }
     }
 
+    /// Makes the directory and the lock file again if they were removed. Returns true if they were.
+    ///
+    /// # Errors
+    /// They cannot be made, or another instance has taken the lock.
+    pub(super) fn renew(&mut self, pin_root: &Path) -> std::io::Result<bool> {
+        let path = self.directory.join("lock");
+        if is_at(&self.file, &path) {
+            return Ok(false);
+        }
+        fs::create_dir_all(&self.directory)?;
+        let mut open = OpenOptions::new();
+        let file = open
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        self.file = locked.map_err(|(_, errno)| errno)?;
+        self.write(&signature(pin_root))?;
+        Ok(true)
+    }
+
     /// Removes the files at the end of the lock.
     pub(super) fn forget(&mut self) {
         self.former = None;

@@ -60,7 +60,7 @@ pub use self::changes::TakenOver;
 pub use self::config::{Configuration, Phase, Program};
 pub use self::events::End;
 pub(crate) use self::fpm::is_exposed;
-pub use self::left::{left, remove_left};
+pub use self::left::{former_pin_root, left, remove_left};
 pub(crate) use self::ports::choose;
 use self::suspended::Suspended;
 use crate::api::{Server, run_directory};
@@ -194,6 +194,9 @@ pub enum DaemonError {
 #[derive(Clone, Debug)]
 struct Port {
     ifindex: IfIndex,
+    /// The target by the kind of the interface and the mode.
+    chosen: Target,
+    /// The target that the interface accepted.
     target: Target,
     why: String,
 }
@@ -505,7 +508,7 @@ impl Daemon {
         let attached = self.attached.len();
         Summary {
             attached,
-            missing: self.options.ports.len().saturating_sub(attached),
+            missing: self.port_names().len().saturating_sub(attached),
             prefixes: self.compiled.image.fib.len(),
         }
     }
@@ -536,6 +539,8 @@ impl Daemon {
     }
 
     fn attached_port(&self, name: &str) -> Result<&Port, String> {
+        let link = self.mirror.node().link_by_name(name);
+        let name = link.map_or(name, |link| &link.name);
         self.attached.get(name).ok_or_else(|| {
             let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
             format!(

@@ -115,14 +115,12 @@ impl Daemon {
         }
         // Earlier clients get what changed before this one.
         self.send_events(Instant::now(), true);
-        // A client that has disconnected gets nothing.
-        if let Ok(mut lines) = Lines::to(incoming) {
-            lines.say(&());
-            if self.monitor.clients.is_empty() {
-                self.monitor.known = self.state(&BTreeMap::new());
-            }
-            self.monitor.clients.push(Client { lines, lost: 0 });
+        let mut lines = Lines::to(incoming);
+        lines.say(&());
+        if self.monitor.clients.is_empty() {
+            self.monitor.known = self.state(&BTreeMap::new());
         }
+        self.monitor.clients.push(Client { lines, lost: 0 });
     }
 
     /// Sends events if the state has changed, and removes clients that disconnected.
@@ -244,11 +242,11 @@ fn changes(before: &State, now: &State) -> Vec<Change> {
     }
     let problem = |event, problem: &Problem| Change {
         severity: Some(problem.severity),
-        ..Change::new("problem", event, &problem.code).with(&problem.sentence)
+        ..Change::new("problem", event, &problem.code).with(problem.description())
     };
-    let begun = now.problems.difference(&before.problems);
+    let begun = Problem::begun(&before.problems, &now.problems);
     all.extend(begun.map(|it| problem("begun", it)));
-    let resolved = before.problems.difference(&now.problems);
+    let resolved = Problem::begun(&now.problems, &before.problems);
     all.extend(resolved.map(|it| problem("resolved", it)));
     all
 }
@@ -540,7 +538,7 @@ mod tests {
     #[test]
     fn a_slow_client_learns_how_many_events_it_lost() {
         let (mut reader, daemon) = UnixStream::pair().expect("sockets");
-        let lines = Lines::to(Incoming::from(daemon)).expect("a client");
+        let lines = Lines::to(Incoming::from(daemon));
         let mut client = Client { lines, lost: 0 };
         let event = Event {
             timestamp: 1,

@@ -69,11 +69,9 @@ impl Daemon {
             return self.replies.refuse(incoming, full);
         }
         let report = self.oam_report();
-        // A client that has disconnected gets nothing.
-        if let Ok(mut lines) = Lines::to(incoming) {
-            lines.say(&report);
-            self.oam.listeners.push(lines);
-        }
+        let mut lines = Lines::to(incoming);
+        lines.say(&report);
+        self.oam.listeners.push(lines);
     }
 
     /// Sends new copies to the clients, and removes clients that disconnected.

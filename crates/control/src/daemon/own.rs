@@ -9,6 +9,7 @@ use sidestep_mirror::Changes;
 use sidestep_model::config::{
     Overlay, check_binding, check_policies, check_policy, check_services, read_own_route,
 };
+use sidestep_model::domain::Entry;
 use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{IfIndex, Node, TableId};
@@ -175,7 +176,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
         node.rules
             .entry((rule.family, rule.priority))
             .or_default()
-            .push(rule.clone());
+            .push(rule::with_own_names(rule, mirrored));
     }
     node.vlans
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
@@ -184,6 +185,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     node.settings = own.settings;
     node.hmac_keys.extend(own.hmac_keys.clone());
     node.tunsrc = own.tunsrc.or(node.tunsrc);
+    node.vrf_tunsrc.clone_from(&own.vrf_tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
     node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
     node
@@ -274,11 +276,18 @@ fn change_domain(
     verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
+    let is_named = |entry: &Entry| match (entry, words) {
+        (Entry::Inside(port), [_, name]) => {
+            let link = node.link_by_name(port);
+            link.is_some_and(|link| words[0] == "inside" && link.is_named(name))
+        }
+        _ => false,
+    };
     // A port that no longer exists can still be removed.
     let known = own.domain.entries();
     let there = known
         .into_iter()
-        .find(|it| domain::print(it) == words.join(" "));
+        .find(|it| is_named(it) || domain::print(it) == words.join(" "));
     if verb == Verb::Del {
         return match there {
             Some(entry) if own.domain.remove(&entry) => Ok(()),
@@ -347,7 +356,7 @@ fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
     if verb == Verb::Del {
         let gone = rule::Pattern::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
         let before = own.rules.len();
-        own.rules.retain(|rule| !gone.fits(rule));
+        own.rules.retain(|rule| !gone.fits(rule, node));
         return if own.rules.len() < before {
             Ok(())
         } else {
@@ -445,7 +454,7 @@ fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
 
 #[cfg(test)]
 mod tests {
-    use sidestep_model::node::{Link, LinkKind, Mac, Neighbor};
+    use sidestep_model::node::{Link, Neighbor};
     use sidestep_model::route::{NextHop, Route};
     use sidestep_model::vlan::{Vids, VlanKey, VlanTableId};
 
@@ -453,24 +462,7 @@ mod tests {
 
     fn node(links: &[(u32, &str)]) -> Node {
         let links = links.iter().map(|(index, name)| {
-            let link = Link {
-                ifindex: IfIndex(*index),
-                name: (*name).to_owned(),
-                mac: Mac::default(),
-                mtu: 1500,
-                kind: LinkKind::Ethernet,
-                master: None,
-                up: true,
-                ipv6_disabled: false,
-                seg6_enabled: true,
-                seg6_require_hmac: 0,
-                forwarding6: true,
-                forwarding4: true,
-                rp_filter: 0,
-                hop_limit: 64,
-                xdp_transmit: true,
-                peer: None,
-            };
+            let link = Link::new(IfIndex(*index), name);
             (link.ifindex, link)
         });
         Node {

@@ -14,7 +14,7 @@ use super::{Daemon, DaemonError, Port};
 pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {
     match target {
         Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),
-        Target::Xdp | Target::XdpGeneric if !xdp_features => format!(
+        Target::Xdp if !xdp_features => format!(
             "{why}; the kernel forwards to veth, tap and stacked devices, as it does not report which take XDP \
              redirects"
         ),
@@ -44,9 +44,6 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
     }
     let why = match (mode, &link.kind) {
         (Mode::Xdp, _) => return Ok((Target::Xdp, "as requested (--mode xdp)".into())),
-        (Mode::Generic, _) => {
-            return Ok((Target::XdpGeneric, "as requested (--mode generic)".into()));
-        }
         (Mode::Tc, _) => return Ok((Target::Tc, "as requested (--mode tc)".into())),
         (Mode::Auto, LinkKind::Veth) => {
             "veth: its peer may leave checksums and segmentation to the receiver"
@@ -83,6 +80,19 @@ pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), Dae
     Ok(())
 }
 
+/// Returns each of these ports once, by the name of its interface, or as given if the interface
+/// does not exist.
+pub(super) fn named(node: &Node, ports: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for port in ports {
+        let name = node.link_by_name(port).map_or(port, |link| &link.name);
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
 impl Daemon {
     /// Returns the ports that get an entry in the port table. If two ports share one, the port that
     /// already has it stays; otherwise the first port gets it.
@@ -91,8 +101,8 @@ impl Daemon {
         let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
         let (there, new): (Vec<_>, Vec<_>) = self
             .requested_ports()
-            .filter(|(_, _, choice)| choice.is_ok())
-            .map(|(_, link, _)| link.ifindex)
+            .filter(|(_, choice)| choice.is_ok())
+            .map(|(link, _)| link.ifindex)
             .partition(has);
         for ifindex in there.into_iter().chain(new) {
             slots.entry(ifindex.0 % SIDESTEP_PORTS).or_insert(ifindex);
@@ -100,14 +110,20 @@ impl Daemon {
         slots.into_values().collect()
     }
 
+    /// Returns the names of the requested ports: those of their interfaces, or as requested for
+    /// interfaces that do not exist.
+    pub(super) fn port_names(&self) -> Vec<String> {
+        named(self.mirror.node(), &self.options.ports)
+    }
+
     /// The requested ports that exist, each with its target.
-    fn requested_ports(
-        &self,
-    ) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
+    fn requested_ports(&self) -> impl Iterator<Item = (&Link, Result<(Target, String), String>)> {
         let node = self.mirror.node();
+        let mut seen = BTreeSet::new();
         self.options.ports.iter().filter_map(move |name| {
             let link = node.link_by_name(name)?;
-            Some((name, link, choose(node, link, self.options.mode)))
+            let is_first = seen.insert(link.ifindex);
+            is_first.then(|| (link, choose(node, link, self.options.mode)))
         })
     }
 
@@ -133,32 +149,32 @@ impl Daemon {
     fn attach_missing(&mut self) {
         let right: BTreeSet<(String, IfIndex, Target)> = self
             .requested_ports()
-            .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
+            .filter_map(|(link, choice)| Some((link.name.clone(), link.ifindex, choice.ok()?.0)))
             .collect();
         self.attached
-            .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.target)));
-        let (there, ports) = (&self.mirror.node().links, &self.options.ports);
-        self.refused.retain(|name, _| {
-            ports.contains(name) && there.values().any(|link| link.name == *name)
-        });
+            .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.chosen)));
+        let there: BTreeSet<String> = self
+            .requested_ports()
+            .map(|(link, _)| link.name.clone())
+            .collect();
+        self.refused.retain(|name, _| there.contains(name));
         let slots = self.port_slots();
         let missing: Vec<_> = self
             .requested_ports()
-            .filter(|(name, ..)| !self.attached.contains_key(*name))
-            .map(|(name, link, choice)| (name.clone(), link.ifindex, choice))
+            .filter(|(link, _)| !self.attached.contains_key(&link.name))
+            .map(|(link, choice)| (link.name.clone(), link.ifindex, choice))
             .collect();
         for (name, ifindex, choice) in missing {
-            let attached = choice.and_then(|(target, why)| {
+            let attached = choice.and_then(|(chosen, why)| {
                 has_slot(&slots, ifindex)?;
-                self.kernel
-                    .attach(ifindex.0, target)
-                    .map_err(|error| error.to_string())?;
+                let (target, why) = self.attach_as(ifindex, chosen, why)?;
                 let (tcx, xdp_features) = (
                     self.kernel.features().tcx,
                     self.mirror.reports_xdp_features(),
                 );
                 Ok(Port {
                     ifindex,
+                    chosen,
                     target,
                     why: on_this_kernel(target, why, tcx, xdp_features),
                 })
@@ -173,6 +189,26 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Attaches an interface. In mode `auto`, TC takes the place of XDP if the driver has none or
+    /// refuses the interface's MTU or queues. Returns the target with the reason.
+    fn attach_as(
+        &mut self,
+        IfIndex(ifindex): IfIndex,
+        chosen: Target,
+        why: String,
+    ) -> Result<(Target, String), String> {
+        let error = match self.kernel.attach(ifindex, chosen) {
+            Ok(()) => return Ok((chosen, why)),
+            Err(error) => error,
+        };
+        if self.options.mode != Mode::Auto || !error.is_without_xdp() {
+            return Err(error.to_string());
+        }
+        let attached = self.kernel.attach(ifindex, Target::Tc);
+        attached.map_err(|error| error.to_string())?;
+        Ok((Target::Tc, format!("TC takes the place of XDP: {error}")))
     }
 
     /// Detaches all interfaces that are no port, such as those of an instance that died.

@@ -17,13 +17,32 @@ impl Daemon {
 
     /// Makes all checks.
     pub(super) fn examine(&mut self) {
+        let (found, start) =
+            self.with_facts(|facts| (doctor::examine(facts), facts.start("", None)));
+        self.examined = found;
+        if start != self.start_command {
+            // Only a hint for `doctor` after a crash.
+            let _ = fs::write(facts::start_file(), &start);
+            self.start_command = start;
+        }
+    }
+
+    /// Returns the repairs of all findings of a kind.
+    pub(super) fn repairs(&self, code: &str) -> Vec<String> {
+        self.with_facts(|facts| {
+            facts.separate = true;
+            doctor::repairs(facts, code)
+        })
+    }
+
+    fn with_facts<T>(&self, examine: impl FnOnce(&mut Facts<'_>) -> T) -> T {
         let node = self.node();
         let port = |name: &String| Port {
             name: name.clone(),
             target: self.attached.get(name).map(|port| port.target),
             refused: self.refused.get(name).cloned(),
         };
-        let ports: Vec<_> = self.options.ports.iter().map(port).collect();
+        let ports: Vec<_> = self.port_names().iter().map(port).collect();
         // Without the survey the other checks still work.
         let survey = facts::survey(node, &ports).unwrap_or_default();
         let full = self.compiled.index.full_tables().into_iter();
@@ -40,6 +59,7 @@ impl Daemon {
             icmp: self.icmp.problem().map(str::to_owned),
             fragments: self.fragmenter.problem().map(str::to_owned),
             liveness: self.liveness.problem(),
+            metrics: self.own.metrics,
             fpm: self.fpm_report(),
             full: full.collect(),
             limits: self.limits_report(),
@@ -49,20 +69,15 @@ impl Daemon {
             arguments: self.options.arguments.clone(),
             mode: self.options.mode,
         };
-        let facts = Facts {
+        let mut facts = Facts {
             ports,
             survey,
             host: Host::read(&self.options.pin_root, self.private_bpffs, None, lacks),
             daemon: Some(daemon),
+            lost_sids: self.mirror.lost_sids(),
             ..Facts::new(node, self.mirror.node(), &self.compiled)
         };
-        let start = facts.start("", None);
-        self.examined = doctor::examine(&facts);
-        if start != self.start_command {
-            // Only a hint for `doctor` after a crash.
-            let _ = fs::write(facts::start_file(), &start);
-            self.start_command = start;
-        }
+        examine(&mut facts)
     }
 }
 

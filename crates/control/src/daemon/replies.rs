@@ -30,10 +30,7 @@ struct Reply {
 impl Replies {
     /// Replies to a request. [`Replies::flush`] sends what the socket does not accept at once.
     pub fn answer(&mut self, client: Incoming, result: Result<impl Serialize, String>) {
-        // A client that has disconnected gets nothing.
-        let Ok(mut lines) = Lines::to(client) else {
-            return;
-        };
+        let mut lines = Lines::to(client);
         lines.answer(result);
         if !lines.send() || lines.is_empty() {
             return;

@@ -72,6 +72,7 @@ impl Daemon {
             let here = |port: IfIndex| link.is_some_and(|link| link.ifindex == port);
             report::Port {
                 name: name.clone(),
+                alt_names: link.map_or_else(Vec::new, |link| link.alt_names.clone()),
                 ifindex: link.map(|link| link.ifindex.0),
                 target,
                 why,
@@ -94,7 +95,7 @@ impl Daemon {
                 proxies: self.proxies_at(here),
             }
         };
-        self.options.ports.iter().map(report).collect()
+        self.port_names().iter().map(report).collect()
     }
 
     /// SIDs of SR proxies whose services use a port.

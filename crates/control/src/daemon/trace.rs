@@ -153,11 +153,7 @@ impl Daemon {
         if let Err(message) = begun {
             return self.replies.refuse(preparing.incoming, message);
         }
-        let Ok(lines) = Lines::to(preparing.incoming) else {
-            // The client disconnected.
-            let _ = self.kernel.trace_stop();
-            return;
-        };
+        let lines = Lines::to(preparing.incoming);
         let TraceOptions {
             filter,
             pcap,

@@ -1,7 +1,8 @@
 //! Facts that the checks examine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use sidestep_mirror::MirrorError;
 use sidestep_mirror::survey::Survey;
 use sidestep_model::behavior::Seg6Local;
 use sidestep_model::node::{IfIndex, Link, Node};
-use sidestep_model::route::{Encap, NextHop, Route};
+use sidestep_model::route::{Encap, NextHop, Route, RouteKey};
 
 use crate::api::run_directory;
 use crate::compile::Compiled;
@@ -26,6 +27,8 @@ pub struct Facts<'a> {
     pub kernel: &'a Node,
     /// Result of the compilation.
     pub compiled: &'a Compiled,
+    /// SIDs that went with their interface, each with that interface.
+    pub lost_sids: &'a BTreeMap<RouteKey, IfIndex>,
     /// SIDs of the node.
     pub sids: Vec<(&'a Route, &'a Seg6Local)>,
     /// The requested ports.
@@ -36,6 +39,8 @@ pub struct Facts<'a> {
     pub host: Host,
     /// State of the running daemon.
     pub daemon: Option<Daemon>,
+    /// Whether each finding is a problem of its own, however many there are.
+    pub separate: bool,
 }
 
 /// A requested port.
@@ -89,6 +94,8 @@ pub struct Daemon {
     pub fragments: Option<String>,
     /// Why services are not probed.
     pub liveness: Option<String>,
+    /// Address of the HTTP endpoint for metrics, if it is on.
+    pub metrics: Option<SocketAddr>,
     /// State of FPM, if it is on.
     pub fpm: Option<report::Fpm>,
     /// Names of the full tables, each with a sentence.
@@ -107,6 +114,8 @@ pub struct Daemon {
     pub mode: Mode,
 }
 
+static NONE_LOST: BTreeMap<RouteKey, IfIndex> = BTreeMap::new();
+
 impl<'a> Facts<'a> {
     /// Returns the facts of a node, without ports and without a survey.
     pub fn new(node: &'a Node, kernel: &'a Node, compiled: &'a Compiled) -> Self {
@@ -122,11 +131,13 @@ impl<'a> Facts<'a> {
             node,
             kernel,
             compiled,
+            lost_sids: &NONE_LOST,
             sids: hops.filter_map(sid).collect(),
             ports: Vec::new(),
             survey: Survey::default(),
             host: Host::default(),
             daemon: None,
+            separate: false,
         }
     }
 
@@ -226,7 +237,7 @@ impl Port {
 
     /// Whether it is attached, or would be attached, in XDP.
     pub(super) fn is_xdp(&self) -> bool {
-        matches!(self.target, Some(Target::Xdp | Target::XdpGeneric))
+        self.target == Some(Target::Xdp)
     }
 }
 

@@ -16,7 +16,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::facts::Facts;
 pub use self::offline::Plan;
@@ -65,13 +65,67 @@ impl Code {
 
     /// Returns a problem of this kind that no single command repairs.
     fn without_command(self, sentence: impl Into<String>) -> Problem {
-        Problem {
-            severity: self.severity,
-            code: self.name.into(),
-            sentence: sentence.into(),
-            repair: None,
+        Problem::new(self.severity, self.name, sentence)
+    }
+}
+
+/// Number of findings with one cause, up to which each is a problem of its own, and number of the
+/// examples of more findings.
+const EXAMPLES: usize = 3;
+
+/// Findings with one cause: their number, and the first of them.
+struct Group<T> {
+    first: Vec<T>,
+    count: usize,
+}
+
+impl<T> Group<T> {
+    fn of(findings: impl Iterator<Item = T>, facts: &Facts<'_>) -> Self {
+        let mut group = Self {
+            first: Vec::new(),
+            count: 0,
+        };
+        findings.for_each(|finding| group.add(finding, facts));
+        group
+    }
+
+    fn add(&mut self, finding: T, facts: &Facts<'_>) {
+        self.count += 1;
+        if self.count <= EXAMPLES || facts.separate {
+            self.first.push(finding);
         }
     }
+
+    /// Returns a problem for each finding, or one for many. `all` is its sentence.
+    fn problems(
+        self,
+        facts: &Facts<'_>,
+        code: Code,
+        all: impl Into<String>,
+        name: impl Fn(&T) -> String,
+        one: impl Fn(&T) -> Problem,
+    ) -> Vec<Problem> {
+        if self.count <= EXAMPLES || facts.separate {
+            return self.first.iter().map(one).collect();
+        }
+        let has_repair = self
+            .first
+            .iter()
+            .any(|finding| one(finding).repair.is_some());
+        let problem = Problem {
+            count: self.count as u64,
+            examples: self.first.iter().map(name).collect(),
+            repair: all_repairs(facts, code.name).filter(|_| has_repair),
+            ..code.without_command(all)
+        };
+        vec![problem]
+    }
+}
+
+/// Returns the command that repairs all findings of a kind.
+fn all_repairs(facts: &Facts<'_>, code: &str) -> Option<String> {
+    let daemon = facts.daemon.as_ref();
+    daemon.map(|_| format!("sidestep doctor --repairs {code} | sh"))
 }
 
 /// A family of checks: its codes, and the function that finds them.
@@ -97,10 +151,47 @@ pub fn codes() -> impl Iterator<Item = &'static Code> {
 
 /// Returns the problems of these facts, errors first.
 pub fn examine(facts: &Facts<'_>) -> BTreeSet<Problem> {
-    FAMILIES
-        .iter()
-        .flat_map(|family| (family.check)(facts))
-        .collect()
+    let mut found: BTreeMap<&str, Vec<Problem>> = BTreeMap::new();
+    for family in FAMILIES {
+        for problem in (family.check)(facts) {
+            let code = family.codes.iter().find(|code| code.name == problem.code);
+            let code = code.expect("a code of the family");
+            found.entry(code.name).or_default().push(problem);
+        }
+    }
+    let of_code = |(name, problems)| {
+        let code = codes().find(|code| code.name == name);
+        bounded(facts, *code.expect("a code"), problems)
+    };
+    found.into_iter().flat_map(of_code).collect()
+}
+
+/// Returns the problems of a kind, or one for many: its sentence is the meaning of the kind.
+fn bounded(facts: &Facts<'_>, code: Code, mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_unstable();
+    problems.dedup();
+    if problems.len() <= EXAMPLES || facts.separate {
+        return problems;
+    }
+    let has_repair = problems.iter().any(|problem| problem.repair.is_some());
+    let first = problems.iter().take(EXAMPLES);
+    vec![Problem {
+        count: problems.iter().map(|problem| problem.count).sum(),
+        examples: first.map(|problem| problem.sentence.clone()).collect(),
+        repair: all_repairs(facts, code.name).filter(|_| has_repair),
+        ..code.without_command(code.meaning)
+    }]
+}
+
+/// Returns the repairs of all findings of a kind.
+pub fn repairs(facts: &Facts<'_>, code: &str) -> Vec<String> {
+    let families = FAMILIES.iter();
+    let family = families
+        .into_iter()
+        .find(|family| family.codes.iter().any(|it| it.name == code));
+    let found = family.map_or_else(Vec::new, |family| (family.check)(facts));
+    let of_code = found.into_iter().filter(|problem| problem.code == code);
+    of_code.filter_map(|problem| problem.repair).collect()
 }
 
 /// Name of a sysctl of an interface, as sysctl(8) takes it. A dot in the name of the interface

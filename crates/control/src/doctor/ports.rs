@@ -6,6 +6,7 @@ use sidestep_datapath::abi::SIDESTEP_POLICY_ENCAPS_L2;
 use sidestep_datapath::kernel::Target;
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::{IfIndex, Link, LinkKind};
+use sidestep_model::source::{CandidateState, SourceCandidate};
 use sidestep_wire::Ethernet;
 
 use super::facts::{Facts, Port};
@@ -46,6 +47,21 @@ const MTU_HEADROOM: Code = Code::note(
     "full-size packets of a port do not fit the egress after the encapsulation",
 );
 
+const BIG_TCP: Code = Code::warning(
+    "big_tcp",
+    "a port has packets of more than 64 KiB (BIG TCP): Linux forwards them, slowly",
+);
+const XDP_HEADROOM: Code = Code::error(
+    "xdp_headroom",
+    "a port runs XDP, and a segment list has more bytes than its headroom: packets of Sidestep-only \
+     routes are dropped",
+);
+const PORT_WITHOUT_ADDRESS: Code = Code::warning(
+    "port_without_address",
+    "a port has no IPv6 address, or only such with a lifetime: without one, Linux neither resolves \
+     neighbors nor sends ICMP there",
+);
+
 pub(super) const FAMILY: Family = Family {
     codes: &[
         NO_PORTS,
@@ -59,6 +75,9 @@ pub(super) const FAMILY: Family = Family {
         MTU_BELOW_1280,
         MTU_WITHOUT_IPV6,
         MTU_HEADROOM,
+        BIG_TCP,
+        XDP_HEADROOM,
+        PORT_WITHOUT_ADDRESS,
     ],
     check,
 };
@@ -86,6 +105,8 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
         found.extend(state(facts, link));
         found.extend(without_ipv6(link));
         found.extend(xdp_on_veth(facts, port, link));
+        found.extend(big_tcp(facts, link));
+        found.extend(without_address(facts, link));
     }
     if facts.has_xdp() {
         found.extend(
@@ -94,6 +115,7 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
                 .filter_map(|link| xdp_transmit(facts, link)),
         );
     }
+    found.extend(headroom(facts));
     found.extend(mtu(facts));
     found
 }
@@ -136,6 +158,79 @@ fn state(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     (!device.carrier)
         .then(|| NO_CARRIER.without_command(format!("port {} has no carrier", link.name)))
 }
+
+/// The packet path has no jumbo payload option, which the kernel gives these packets.
+fn big_tcp(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
+    let size = facts.survey.devices.get(&link.ifindex)?.gso_max_size;
+    (size > GSO_LEGACY_MAX_SIZE).then(|| {
+        let name = &link.name;
+        let sizes = [
+            "gso_max_size",
+            "gro_max_size",
+            "gso_ipv4_max_size",
+            "gro_ipv4_max_size",
+        ];
+        let sizes = sizes.map(|size| format!(" {size} {GSO_LEGACY_MAX_SIZE}"));
+        BIG_TCP.problem(
+            format!(
+                "{name} has packets of up to {size} bytes (BIG TCP): Linux forwards those above 64 \
+                 KiB, slowly"
+            ),
+            format!("ip link set dev {name}{}", sizes.concat()),
+        )
+    })
+}
+
+/// Segment lists that XDP cannot push.
+fn headroom(facts: &Facts<'_>) -> Option<Problem> {
+    let Compiled { image, index } = facts.compiled;
+    let lengths = image
+        .policies
+        .iter()
+        .map(|(id, record)| (record.length, id));
+    let (length, id) = lengths.max()?;
+    let encap = &index.policies.get(id)?.encap;
+    (facts.has_xdp() && u32::from(length) > XDP_HEADROOM_MAX).then(|| {
+        XDP_HEADROOM.problem(
+            format!(
+                "{} with {} segments adds {length} bytes, and XDP has room for {XDP_HEADROOM_MAX}: \
+                 packets of Sidestep-only routes are dropped, Linux forwards the others",
+                encap.mode.descriptor().name,
+                encap.segments.len()
+            ),
+            facts.restart("--mode tc"),
+        )
+    })
+}
+
+/// A link has a link-local address for good, unless `addrgenmode` is `none` or it was removed.
+fn without_address(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
+    let is_lasting = |it: &SourceCandidate| it.permanent && it.state != CandidateState::Tentative;
+    let candidates = facts.node.sources.get(&link.ifindex);
+    let mut candidates = candidates.into_iter().flatten();
+    let has_ipv6 = !link.ipv6_disabled && link.mtu >= IPV6_MTU_MIN && link.up;
+    (has_ipv6 && !candidates.any(is_lasting)).then(|| {
+        PORT_WITHOUT_ADDRESS.problem(
+            format!(
+                "{} has no IPv6 address without a lifetime: without an address, Linux neither \
+                 resolves neighbors nor sends ICMP there",
+                link.name
+            ),
+            // Linux generates the link-local address again after a change.
+            [1, 0]
+                .map(|mode| {
+                    let key = super::sysctl("ipv6", &link.name, "addr_gen_mode");
+                    format!("sysctl -w {key}={mode}")
+                })
+                .join(" && "),
+        )
+    })
+}
+
+/// `GSO_LEGACY_MAX_SIZE` (`include/linux/netdevice.h`): larger packets need BIG TCP.
+const GSO_LEGACY_MAX_SIZE: u32 = 65536;
+/// Bytes that XDP can add in front of a frame: `XDP_PACKET_HEADROOM` without `struct xdp_frame`.
+const XDP_HEADROOM_MAX: u32 = 256 - 40;
 
 /// See `addrconf_notify` of Linux.
 fn without_ipv6(link: &Link) -> Option<Problem> {

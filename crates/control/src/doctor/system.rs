@@ -56,6 +56,11 @@ const SERVICES_NOT_PROBED: Code = Code::error(
     "services of SR proxies cannot be probed",
 );
 
+const METRICS_EXPOSED: Code = Code::warning(
+    "metrics_exposed",
+    "other hosts can read the metrics: the HTTP endpoint has no authentication",
+);
+
 pub(super) const FAMILY: Family = Family {
     codes: &[
         CANNOT_LOAD,
@@ -72,6 +77,7 @@ pub(super) const FAMILY: Family = Family {
         ICMP_NOT_SENT,
         FRAGMENTS_NOT_SENT,
         SERVICES_NOT_PROBED,
+        METRICS_EXPOSED,
     ],
     check,
 };
@@ -81,6 +87,11 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     let Some(daemon) = &facts.daemon else {
         return found;
     };
+    if let Some(address) = daemon.metrics.filter(|it| !it.ip().is_loopback()) {
+        found.push(METRICS_EXPOSED.without_command(format!(
+            "other hosts can read the metrics at {address}: the endpoint has no authentication"
+        )));
+    }
     if daemon.replaced {
         found.push(PROGRAM_REPLACED.problem(
             format!(

@@ -1,6 +1,6 @@
 //! Each check by facts. The live tests seed the faults themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::Target;
@@ -33,6 +33,7 @@ struct Case {
     survey: Survey,
     host: Host,
     daemon: Option<Daemon>,
+    lost: BTreeMap<sidestep_model::route::RouteKey, sidestep_model::node::IfIndex>,
 }
 
 impl Case {
@@ -62,6 +63,7 @@ impl Case {
                 ..Host::default()
             },
             daemon: Some(Daemon::default()),
+            lost: BTreeMap::new(),
             kernel: node.clone(),
             node,
         }
@@ -89,12 +91,17 @@ impl Case {
     }
 
     fn problems(&self) -> BTreeSet<Problem> {
+        self.examine(|facts| examine(facts))
+    }
+
+    fn examine<T>(&self, examine: impl FnOnce(&mut Facts<'_>) -> T) -> T {
         let named = |port: &Port| Some(self.node.link_by_name(&port.name)?.ifindex);
         let ports = self.ports.iter().filter_map(named).collect();
         let compiled: Compiled = Compiler::new(Limits::default())
             .compile(&self.node, &ports)
             .expect("it compiles");
-        examine(&Facts {
+        examine(&mut Facts {
+            lost_sids: &self.lost,
             ports: self.ports.clone(),
             survey: self.survey.clone(),
             host: self.host.clone(),
@@ -284,6 +291,208 @@ fn the_encapsulation_must_fit_the_egress() {
 }
 
 #[test]
+fn findings_with_one_cause_are_one_problem() {
+    let sids = |count: u32| {
+        let line =
+            |number| format!("- fc00:5::{number:x}/128 encap seg6local action End dev eth0\n");
+        (1..=count).map(line).collect::<String>()
+    };
+    let case = |count| {
+        let mut case = Case::new(&sids(count));
+        for route in case.node.routes.values_mut() {
+            let is_sid = route.next_hops.iter().any(|hop| hop.encap.is_some());
+            if is_sid && route.key.prefix.prefix_len() == 128 {
+                route.owner = sidestep_model::route::Owner::Sidestep;
+                case.kernel.routes.remove(&route.key);
+            }
+        }
+        case
+    };
+    let found = case(3).problems();
+    assert_eq!(found.len(), 3);
+    let one = found.first().expect("a problem");
+    assert_eq!((one.count, &one.examples[..]), (1, &[][..]));
+
+    let mut found = case(10_000).problems();
+    let all = found.pop_first().expect("a problem");
+    assert_eq!((found.len(), all.code.as_str()), (0, "sid_not_in_kernel"));
+    assert_eq!(all.count, 10_000);
+    assert_eq!(
+        all.examples,
+        ["fc00:5::1/128", "fc00:5::2/128", "fc00:5::3/128"]
+    );
+    let repair = "sidestep doctor --repairs sid_not_in_kernel | sh";
+    assert_eq!(all.repair.as_deref(), Some(repair));
+    let end = "(10000: fc00:5::1/128, fc00:5::2/128, fc00:5::3/128, …)";
+    assert!(all.description().ends_with(end), "{}", all.description());
+    // Its kind stays the same when the number changes.
+    let fewer = case(9_999).problems().pop_first().expect("a problem");
+    assert_ne!(all, fewer);
+    assert_eq!(all.kind(), fewer.kind());
+
+    let case = case(10_000);
+    let repairs = case.examine(|facts| {
+        facts.separate = true;
+        repairs(facts, "sid_not_in_kernel")
+    });
+    assert_eq!(repairs.len(), 10_000);
+    assert_eq!(repairs[1], "ip -6 route add blackhole fc00:5::2/128");
+}
+
+#[test]
+fn findings_of_one_kind_are_bounded() {
+    let mut case = Case::new("");
+    for number in 10..16 {
+        let link = Link::new(
+            sidestep_model::node::IfIndex(number),
+            &format!("eth{number}"),
+        );
+        case.ports.push(Port {
+            name: link.name.clone(),
+            target: Some(Target::Tc),
+            refused: None,
+        });
+        case.survey.devices.insert(link.ifindex, Device::default());
+        let net = "fe80::1/64".parse().expect("an address");
+        let candidate = sidestep_model::source::SourceCandidate::new(net);
+        case.node.sources.insert(link.ifindex, vec![candidate]);
+        case.node.links.insert(link.ifindex, link);
+    }
+    let problems = case.problems();
+    let down: Vec<_> = problems
+        .iter()
+        .filter(|it| it.code == "port_down")
+        .collect();
+    assert_eq!(down.len(), 1, "{problems:?}");
+    assert_eq!(
+        (down[0].count, down[0].sentence.as_str()),
+        (6, "a port is down")
+    );
+    assert_eq!(down[0].examples[0], "port eth10 is down");
+}
+
+#[test]
+fn a_sid_that_is_an_address_of_the_node_is_reported() {
+    // Each port has the subnet-router anycast address of its prefix.
+    for (sid, what) in [
+        ("fc00::2/128", "an address of eth0"),
+        (
+            "fc00::/64",
+            "the subnet-router anycast address of a prefix of eth0",
+        ),
+        (
+            "fc00::/128",
+            "the subnet-router anycast address of a prefix of eth0",
+        ),
+    ] {
+        let route = format!("- {sid} encap seg6local action End dev eth1 metric 7\n");
+        let mut problems = Case::new(&route).problems();
+        let problem = problems.pop_first().expect(sid);
+        assert_eq!(problem.code, "sid_hidden", "{sid}");
+        let begin = format!("SID {sid} is also {what}: ");
+        assert!(problem.sentence.starts_with(&begin), "{}", problem.sentence);
+    }
+    let other = Case::new("- fc00::9/128 encap seg6local action End dev eth1\n");
+    assert!(other.problems().is_empty());
+}
+
+#[test]
+fn a_source_that_the_rules_choose_by_chance_is_reported() {
+    use sidestep_model::source::CandidateState;
+    let unset = || {
+        let mut case = Case::new("");
+        case.node.tunsrc = None;
+        case
+    };
+    // The address of the egress.
+    assert!(unset().codes().is_empty());
+    let sentence = |case: &Case| {
+        let problem = case
+            .problems()
+            .into_iter()
+            .find(|it| it.code == "source_unclear");
+        problem.map(|problem| problem.sentence).unwrap_or_default()
+    };
+    let mut case = unset();
+    let eth1 = case.link("eth1").ifindex;
+    case.node.sources.get_mut(&eth1).expect("addresses")[0].state = CandidateState::Deprecated;
+    assert!(sentence(&case).ends_with("fc00::2 is the address of another link, eth0"));
+    case.node.sources.retain(|dev, _| *dev == eth1);
+    assert!(sentence(&case).ends_with("fc01::2 is deprecated"));
+    let net = "fe80::1/64".parse().expect("an address");
+    let link_local = sidestep_model::source::SourceCandidate::new(net);
+    case.node.sources.insert(eth1, vec![link_local]);
+    assert!(sentence(&case).contains("fe80::1 is link-local"));
+    case.node.vrf_tunsrc.insert(
+        sidestep_model::node::TableId::MAIN,
+        "fc00::2".parse().unwrap(),
+    );
+    assert_eq!(sentence(&case), "");
+}
+
+#[test]
+fn a_domain_without_an_inside_port_is_reported() {
+    let mut case = Case::new("");
+    case.node
+        .domain
+        .sid_blocks
+        .insert("fc00::/16".parse().expect("a prefix"));
+    assert_eq!(case.codes(), ["domain_without_inside"]);
+    case.node.domain.inside.insert("eth1".into());
+    assert!(case.codes().is_empty());
+}
+
+#[test]
+fn sids_that_went_with_their_link_are_reported_when_it_is_back() {
+    let mut case = Case::new("");
+    let eth1 = case.link("eth1").ifindex;
+    let key = sidestep_model::route::RouteKey::new("fc00:2::d6/128".parse().unwrap());
+    case.lost.insert(key, eth1);
+    assert_eq!(case.codes(), ["sids_lost"]);
+    case.link("eth1").up = false;
+    assert!(case.codes().is_empty());
+}
+
+#[test]
+fn ports_with_big_tcp_without_addresses_and_without_headroom_are_reported() {
+    let mut case = Case::new("");
+    let eth0 = case.link("eth0").ifindex;
+    case.survey
+        .devices
+        .get_mut(&eth0)
+        .expect("eth0")
+        .gso_max_size = 196_608;
+    let problem = case.problems().pop_first().expect("a problem");
+    assert_eq!(problem.code, "big_tcp");
+    let repair = "ip link set dev eth0 gso_max_size 65536 gro_max_size 65536 gso_ipv4_max_size \
+        65536 gro_ipv4_max_size 65536";
+    assert_eq!(problem.repair.as_deref(), Some(repair));
+
+    let mut case = Case::new("");
+    case.node.sources.get_mut(&eth0).expect("addresses")[0].permanent = false;
+    assert_eq!(case.codes(), ["port_without_address"]);
+    case.link("eth0").up = false;
+    assert!(case.codes().is_empty());
+
+    let segments = |count: u32| {
+        let segments: Vec<_> = (1..=count).map(|it| format!("fc0a::{it:x}")).collect();
+        let segments = segments.join(",");
+        format!("- 2001:db9::/32 encap seg6 mode encap segs {segments} dev eth1\n")
+    };
+    for (count, expected) in [(10, vec![]), (11, vec!["xdp_headroom".to_owned()])] {
+        let mut case = Case::new(&segments(count)).xdp();
+        case.link("eth1").mtu = 2000;
+        assert_eq!(case.codes(), expected, "{count}");
+    }
+    assert!(
+        Case::new(&segments(16))
+            .problems()
+            .iter()
+            .all(|it| it.code != "xdp_headroom")
+    );
+}
+
+#[test]
 fn services_that_are_down_or_at_no_port_are_reported() {
     let sid = "- fc00:ad::/128 encap seg6local action End.AD oif eth1 nh6 fc01::1 liveness icmp \
         dev eth1\n";
@@ -338,6 +547,7 @@ fn tables_are_reported_from_nine_tenths_on() {
 fn the_state_of_daemon_and_host_is_reported() {
     let mut case = Case::new("");
     case.daemon = Some(Daemon {
+        metrics: Some("0.0.0.0:10143".parse().expect("an address")),
         failed: Some("no memory".into()),
         icmp: Some("no socket".into()),
         liveness: Some("no socket".into()),
@@ -351,6 +561,7 @@ fn the_state_of_daemon_and_host_is_reported() {
         "icmp_not_sent",
         "services_not_probed",
         "table_full",
+        "metrics_exposed",
         "program_replaced",
     ];
     assert_eq!(case.codes(), expected);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
+use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE};
 
 use super::log::captured;
 use super::pins::{Folder, Kind, attachment_name, parse_attachment};
@@ -48,7 +48,7 @@ impl Kernel {
             self.detach(ifindex)?;
         }
         let attachment = match target {
-            Target::Xdp | Target::XdpGeneric => self.attach_xdp(ifindex, target)?,
+            Target::Xdp => self.attach_xdp(ifindex)?,
             Target::Tc => self.attach_tc(ifindex)?,
         };
         let name = attachment_name(attachment.kind(), target, ifindex);
@@ -120,7 +120,8 @@ impl Kernel {
         Ok(true)
     }
 
-    fn attach_xdp(&self, ifindex: u32, target: Target) -> Result<Attachment, KernelError> {
+    fn attach_xdp(&self, ifindex: u32) -> Result<Attachment, KernelError> {
+        let target = Target::Xdp;
         let failed = |source| error("attach", ifindex, target, source);
         if let Some(program) = sys::xdp_program(ifindex).map_err(failed)? {
             return Err(KernelError::ForeignXdp {
@@ -130,13 +131,9 @@ impl Kernel {
                 mode: program.mode,
             });
         }
-        let flags = if target == Target::Xdp {
-            XDP_FLAGS_DRV_MODE
-        } else {
-            XDP_FLAGS_SKB_MODE
-        };
-        let link =
-            sys::link_create(self.program(target)?, ifindex, BPF_XDP, flags).map_err(failed)?;
+        let program = self.program(target)?;
+        let link = sys::link_create(program, ifindex, BPF_XDP, XDP_FLAGS_DRV_MODE);
+        let link = link.map_err(failed)?;
         Ok(Attachment {
             target,
             link: Some(link),
@@ -284,10 +281,8 @@ fn name(id: u32) -> String {
 fn error(operation: &'static str, ifindex: u32, target: Target, source: io::Error) -> KernelError {
     let hint = match (source.raw_os_error(), target) {
         (Some(libc::ENODEV), _) => " (no such interface in this network namespace)",
-        (Some(libc::EOPNOTSUPP), Target::Xdp) => {
-            " (the driver has no native XDP: use generic or tc)"
-        }
-        (Some(libc::EBUSY | libc::EEXIST), Target::Xdp | Target::XdpGeneric) => {
+        (Some(libc::EOPNOTSUPP), Target::Xdp) => " (the driver has no native XDP: use tc)",
+        (Some(libc::EBUSY | libc::EEXIST), Target::Xdp) => {
             " (another XDP program was attached meanwhile)"
         }
         (Some(libc::EINVAL | libc::ERANGE | libc::E2BIG), Target::Xdp) => {

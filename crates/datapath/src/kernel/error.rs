@@ -206,3 +206,15 @@ impl fmt::Display for Target {
         f.write_str(self.name())
     }
 }
+
+impl KernelError {
+    /// Whether a driver refused XDP: it has none, or not for the interface's MTU or queues.
+    pub fn is_without_xdp(&self) -> bool {
+        let Self::Attach { target, source, .. } = self else {
+            return false;
+        };
+        let refusals = [libc::EOPNOTSUPP, libc::EINVAL, libc::ERANGE, libc::E2BIG];
+        let errno = source.raw_os_error();
+        *target == Target::Xdp && errno.is_some_and(|errno| refusals.contains(&errno))
+    }
+}

@@ -79,7 +79,7 @@ const HOOKS: [Target; 2] = [Target::Xdp, Target::Tc];
 /// Name of a hook.
 fn hook_name(target: Target) -> &'static str {
     match target {
-        Target::Xdp | Target::XdpGeneric => "xdp",
+        Target::Xdp => "xdp",
         Target::Tc => "tc",
     }
 }
@@ -87,7 +87,7 @@ fn hook_name(target: Target) -> &'static str {
 /// Name of the packet path in an object.
 pub(super) fn program_name(target: Target) -> &'static str {
     match target {
-        Target::Xdp | Target::XdpGeneric => "sidestep_xdp",
+        Target::Xdp => "sidestep_xdp",
         Target::Tc => "sidestep_tc",
     }
 }
@@ -106,7 +106,7 @@ pub(super) struct Programs {
 impl Programs {
     fn hook(&self, target: Target) -> &OnceLock<Hook> {
         match target {
-            Target::Xdp | Target::XdpGeneric => &self.xdp,
+            Target::Xdp => &self.xdp,
             Target::Tc => &self.tc,
         }
     }

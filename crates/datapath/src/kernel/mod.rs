@@ -68,21 +68,18 @@ pub const PIN_ROOT: &str = "/sys/fs/bpf/sidestep";
 pub enum Target {
     /// XDP in the driver, before an skb exists.
     Xdp,
-    /// XDP on the skb, for drivers without XDP. It is supported for completeness and is slow.
-    XdpGeneric,
     /// TC ingress, which keeps offload state.
     Tc,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpGeneric, Self::Tc];
+    pub const ALL: [Self; 2] = [Self::Xdp, Self::Tc];
 
-    /// Name of the target on the command line: `xdp`, `generic`, `tc`.
+    /// Name of the target on the command line: `xdp`, `tc`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
-            Self::XdpGeneric => "generic",
             Self::Tc => "tc",
         }
     }

@@ -59,8 +59,7 @@ impl ProgramTime {
 
 impl Kernel {
     /// Time of the program of `target` for this frame, arriving on interface 1, over about `repeat`
-    /// packets (a million takes a second). Counters count them. `XdpGeneric` is the program of
-    /// `Xdp`.
+    /// packets (a million takes a second). Counters count them.
     ///
     /// # Errors
     /// [`KernelError::Unmeasurable`] if the frame cannot be put back: it has bytes behind its IP
@@ -73,7 +72,7 @@ impl Kernel {
     ) -> Result<ProgramTime, KernelError> {
         match target {
             Target::Tc => self.single(frame, repeat),
-            Target::Xdp | Target::XdpGeneric => self.restored(frame, repeat),
+            Target::Xdp => self.restored(frame, repeat),
         }
     }
 

@@ -89,7 +89,7 @@ fn action(target: Target, code: u32) -> Action {
     let [forward, kernel, drop] = match target {
         // REDIRECT, UNSPEC (-1), SHOT.
         Target::Tc => [7, u32::MAX, 2],
-        Target::Xdp | Target::XdpGeneric => [
+        Target::Xdp => [
             libbpf_sys::XDP_REDIRECT,
             libbpf_sys::XDP_PASS,
             libbpf_sys::XDP_DROP,

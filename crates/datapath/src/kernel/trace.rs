@@ -250,7 +250,7 @@ impl Tracer {
         tables: &[MapHandle],
     ) -> Result<BorrowedFd<'_>, KernelError> {
         let program = match target {
-            Target::Xdp | Target::XdpGeneric => &self.xdp,
+            Target::Xdp => &self.xdp,
             Target::Tc => &self.tc,
         };
         if program.get().is_none() {

@@ -127,6 +127,7 @@ fn route_update(message: &Message<'_>, at: usize) -> Checked<Option<Update>> {
         }
     }
     let route = route::decode(message)
+        .map(|reported| reported.route)
         .ok_or_else(|| FpmError::new(at, "a route that no table contains (RTM_F_CLONED)"))?;
     Ok(Some(
         if message.kind == libc::RTM_DELROUTE || route.protocol == libc::RTPROT_KERNEL {

@@ -193,7 +193,7 @@ pub fn assert_current(mirror: &mut Mirror, when: &str) {
         mirror.poll_sysctls().expect("poll");
         let fresh = Mirror::open().expect("open");
         // Changes made meanwhile may be missing in one or both nodes.
-        let still = mirror.process().expect("process").is_empty() && mirror.due().is_none();
+        let still = mirror.process().expect("process").is_empty() && mirror.is_current();
         if still && mirror.node() == fresh.node() {
             return;
         }

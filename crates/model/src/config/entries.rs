@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
-use crate::grammar::{Names, Style, domain, neighbor, policy, route, rule, vlan};
+use crate::grammar::{Names, Style, domain, neighbor, policy, route, rule, vlan, vrf};
 use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
 
@@ -54,12 +54,13 @@ impl Difference {
 }
 
 /// Keys whose value is a list.
-const LISTS: [&str; 7] = [
+const LISTS: [&str; 8] = [
     PORTS,
     "neighbors",
     "routes",
     "rules",
     "vlans",
+    "vrfs",
     "domain",
     "policies",
 ];
@@ -119,6 +120,9 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
     }
     for (key, dev) in &own.vlans {
         add("vlans", vlan::print(key, *dev, names));
+    }
+    for (table, tunsrc) in &own.vrf_tunsrc {
+        add("vrfs", vrf::print(*table, *tunsrc, names));
     }
     for it in own.domain.entries() {
         add("domain", domain::print(&it));

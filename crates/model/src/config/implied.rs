@@ -9,6 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::node::{IfIndex, Node, TableId};
 use crate::route::{NextHop, Owner, Route, RouteKey, RouteKind};
+use crate::source::{self, SourceCandidate};
 
 /// Metric of the kernel's own IPv6 routes: `IP6_RT_PRIO_ADDRCONF`.
 const METRIC_ADDRCONF: u32 = 256;
@@ -23,7 +24,11 @@ pub fn add_routes(node: &mut Node, dev: IfIndex, addresses: &[IpNet]) {
     for (number, address) in addresses.iter().enumerate() {
         node.addresses.insert((dev, *address));
         match address {
-            IpNet::V6(net) => add_ipv6(node, dev, *net),
+            IpNet::V6(net) => {
+                let candidates = node.sources.entry(dev).or_default();
+                source::place(candidates, SourceCandidate::new(*net));
+                add_ipv6(node, dev, *net);
+            }
             IpNet::V4(net) => add_ipv4(node, dev, *net, &addresses[..number]),
         }
     }

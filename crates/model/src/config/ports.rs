@@ -159,12 +159,19 @@ impl Ports {
 }
 
 /// Valid names of interfaces, as a phrase.
-pub const INTERFACE_NAME: &str = "1 to 15 bytes without blanks, slashes and colons";
+pub const INTERFACE_NAME: &str =
+    "1 to 15 bytes, or up to 127 for an altname, without blanks, slashes and colons";
 
-/// Returns whether Linux accepts the name of an interface (`dev_valid_name`).
+/// LIMIT: longest name of an interface, in bytes: the kernel's `ALTIFNAMSIZ` without the zero.
+pub const INTERFACE_NAME_MAX: usize = 127;
+
+/// Returns whether Linux accepts the name of an interface (`dev_valid_name`), its own or another
+/// one.
 pub fn is_interface_name(text: &str) -> bool {
     let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
-    (1..=15).contains(&text.len()) && !matches!(text, "." | "..") && !text.contains(bad)
+    (1..=INTERFACE_NAME_MAX).contains(&text.len())
+        && !matches!(text, "." | "..")
+        && !text.contains(bad)
 }
 
 /// Checks that the name is valid and unique.
@@ -186,14 +193,8 @@ impl Attributes {
         // Below 68 there is no IPv4 (RFC 791), below 1280 no IPv6 (RFC 8200 5): Linux has the same lower bound.
         let mtu = ranged(self.mtu.as_ref(), "mtu", 68..=65535)?.unwrap_or(1500);
         Ok(Link {
-            ifindex,
-            name: name.to_owned(),
             mac: self.mac(ifindex)?,
             mtu,
-            kind: LinkKind::Ethernet,
-            master: None,
-            up: true,
-            ipv6_disabled: false,
             seg6_enabled: self.seg6_enabled,
             seg6_require_hmac: ranged(
                 self.seg6_require_hmac.as_ref(),
@@ -205,8 +206,7 @@ impl Attributes {
             forwarding4: forwarding,
             rp_filter: ranged(self.rp_filter.as_ref(), "rp_filter", 0..=2)?.unwrap_or(0),
             hop_limit: ranged(self.hop_limit.as_ref(), "hop_limit", 1..=255)?.unwrap_or(64),
-            xdp_transmit: true,
-            peer: None,
+            ..Link::new(ifindex, name)
         })
     }
 

@@ -10,15 +10,13 @@ use super::{Context, Names, Style, Word, value};
 use crate::behavior::Behavior;
 use crate::behavior::check::join;
 use crate::behavior::endpoint::BEHAVIORS;
+use crate::config;
 use crate::error::ConfigError;
-use crate::node::TableId;
+use crate::node::{Node, TableId};
 use crate::route::{Family, Owner, Rule, RuleAction};
 
 /// The rules of a node, as in [`crate::node::Node::rules`].
 pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
-
-/// LIMIT: the kernel's `IFNAMSIZ`, without the terminating zero.
-const NAME_MAX: usize = 15;
 
 const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, blackhole, unreachable, prohibit, \
                         seg6local-behaviour, or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
@@ -139,15 +137,29 @@ impl Pattern {
         })
     }
 
-    /// Returns true if it matches this rule.
-    pub fn fits(&self, rule: &Rule) -> bool {
+    /// Returns true if it matches this rule, by any name of their interfaces.
+    pub fn fits(&self, rule: &Rule, node: &Node) -> bool {
+        let rule = with_own_names(rule, node);
         self.rules.iter().any(|wanted| {
-            let mut wanted = wanted.clone();
+            let mut wanted = with_own_names(wanted, node);
             if self.any_priority {
                 wanted.priority = rule.priority;
             }
-            wanted == *rule
+            wanted == rule
         })
+    }
+}
+
+/// Returns the rule with the links' own names instead of their other names (`altname`).
+pub fn with_own_names(rule: &Rule, node: &Node) -> Rule {
+    let own = |name: &String| {
+        let link = node.link_by_name(name);
+        link.map_or_else(|| name.clone(), |link| link.name.clone())
+    };
+    Rule {
+        iif: rule.iif.as_ref().map(own),
+        oif: rule.oif.as_ref().map(own),
+        ..rule.clone()
     }
 }
 
@@ -375,9 +387,8 @@ fn prefix<'a>(words: &mut Words<'a>, keyword: &str) -> Result<Prefix<'a>, Config
 
 fn interface(words: &mut Words, keyword: &str) -> Result<String, ConfigError> {
     // A rule may name an interface that does not exist yet.
-    let expected = "the name of an interface: 1 to 15 characters";
-    words.parsed(keyword, expected, |text| {
-        (text.len() <= NAME_MAX && !text.contains('/')).then(|| text.to_owned())
+    words.parsed(keyword, config::INTERFACE_NAME, |text| {
+        config::is_interface_name(text).then(|| text.to_owned())
     })
 }
 

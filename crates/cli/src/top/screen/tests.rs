@@ -15,12 +15,11 @@ fn rates(routes: usize) -> Rates {
     Rates {
         version: "0.1.0 (abcdef)".into(),
         uptime: 3661,
-        problems: vec![Problem {
-            severity: Severity::Error,
-            code: "port_down".into(),
-            sentence: "port eth1 is down".into(),
-            repair: None,
-        }],
+        problems: vec![Problem::new(
+            Severity::Error,
+            "port_down",
+            "port eth1 is down",
+        )],
         ports: vec![
             PortRate {
                 name: "eth0".into(),

@@ -87,9 +87,7 @@ pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let reports = Mirror::open()
         .expect("the kernel's configuration")
         .reports_xdp_features();
-    let (here, out): (Vec<_>, Vec<_>) = modes
-        .iter()
-        .partition(|mode| reports || **mode != "xdp" && **mode != "generic");
+    let (here, out): (Vec<_>, Vec<_>) = modes.iter().partition(|mode| reports || **mode != "xdp");
     if !out.is_empty() {
         skip(&format!(
             "{} only; this kernel does not report whether a veth takes XDP redirects (Linux 6.3)",
