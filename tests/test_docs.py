@@ -117,7 +117,7 @@ class Documents(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(text)
             file.flush()
-            done = subprocess.run([sidestep(), "check", file.name], capture_output=True, text=True, check=False)
+            done = subprocess.run([sidestep(), "check", "--replay", file.name], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("punted to the kernel", done.stdout)
 

@@ -93,7 +93,7 @@ class Schema(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(text)
             file.flush()
-            done = subprocess.run([sidestep(), "check", file.name], capture_output=True, text=True, check=False)
+            done = subprocess.run([sidestep(), "check", "--replay", file.name], capture_output=True, text=True, check=False)
         return done.returncode == 0, done.stdout + done.stderr
 
     def errors(self, document):

@@ -13,6 +13,7 @@ use sidestep_control::report::{Config, Difference};
 use sidestep_model::config::File;
 use sidestep_model::config::entries::yaml;
 
+use crate::number::number;
 use crate::tables::count;
 use crate::{Outcome, check, node_file};
 
@@ -74,7 +75,7 @@ pub struct Apply {
     pub file: PathBuf,
     /// Return to the previous configuration unless `sidestep config confirm` follows within this
     /// time
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number(1..=86_400u32))]
     pub confirm: Option<u32>,
     /// Output options.
     #[command(flatten)]

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 
+use ratatui::crossterm::terminal;
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::daemon::former_pin_root;
 use sidestep_control::doctor::{Plan, codes, other_version};
 use sidestep_control::report::{Problem, Severity, Status};
 
 use crate::run::{ModeWord, mode_of, pin_root_of, ports_of, read_config};
+use crate::style::{Ink, Style};
 use crate::tables::count;
 use crate::{Outcome, VERSION, netns};
 
@@ -101,17 +103,49 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
 }
 
+/// Space in front of what follows a severity.
+const INDENT: &str = "        ";
+
+/// Splits a text into lines of at most so many characters, between words. A longer word has a line
+/// of its own.
+fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Prints each problem with the command that repairs it.
 fn print(problems: &BTreeSet<Problem>, out: &mut dyn Write) -> std::io::Result<()> {
     if problems.is_empty() {
         return writeln!(out, "no problems");
     }
+    let style = Style::of_stdout();
+    // A line per problem for programs.
+    let columns = if std::io::stdout().is_terminal() {
+        terminal::size().map_or(usize::MAX, |(columns, _)| columns.into())
+    } else {
+        usize::MAX
+    };
     for problem in problems {
-        let severity = problem.severity.name();
-        let description = problem.description();
-        writeln!(out, "{severity:<7} {}: {description}", problem.code)?;
+        let ink = match problem.severity {
+            Severity::Error => Ink::Removed,
+            Severity::Warning => Ink::Changed,
+            Severity::Note => Ink::Dim,
+        };
+        let severity = style.paint(ink, format!("{:<7}", problem.severity.name()));
+        let text = format!("{}: {}", problem.code, problem.description());
+        let lines = wrap(&text, columns.saturating_sub(INDENT.len()));
+        writeln!(out, "{severity} {}", lines.join(&format!("\n{INDENT}")))?;
         if let Some(repair) = &problem.repair {
-            writeln!(out, "        {repair}")?;
+            writeln!(out, "{INDENT}{repair}")?;
         }
     }
     Ok(())
@@ -153,4 +187,16 @@ fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync
         config,
     };
     Ok(plan.examine()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_wrapped_between_words() {
+        assert_eq!(wrap("port eth1 is down", 10), ["port eth1", "is down"]);
+        assert_eq!(wrap("port eth1 is down", usize::MAX), ["port eth1 is down"]);
+        assert_eq!(wrap("a unbreakable b", 5), ["a", "unbreakable", "b"]);
+    }
 }

@@ -15,7 +15,9 @@ use sidestep_datapath::{Native, Verdict};
 use sidestep_model::node::{IfIndex, Mac, Node};
 
 use crate::explain::{Explanation, Names, text};
+use crate::number::number;
 use crate::port::{attached, attached_names, ports};
+use crate::replay::capture_read::Link;
 use crate::style::Style;
 use crate::{Outcome, pcap, replay};
 
@@ -59,7 +61,7 @@ pub struct Args {
     pub input: Option<PathBuf>,
     /// Number of the packet in FILE, from 1; with --pcap, number of the first candidate
     #[arg(long, value_name = "N", requires = "input", conflicts_with_all = ["source", "frame"],
-        value_parser = clap::value_parser!(u64).range(1..))]
+        allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub packet: Option<u64>,
     /// Take the first packet in FILE that matches this expression of libpcap's filter language; needs
     /// tcpdump
@@ -98,16 +100,20 @@ fn question(args: &Args) -> Result<(String, String), Box<dyn std::error::Error +
         let filter = program.as_deref().map(PcapFilter::new).transpose();
         let filter = filter.map_err(|error| format!("the kernel refused the filter: {error}"))?;
         let from = args.packet.unwrap_or(1);
-        let (number, interface, frame) = replay::captured(path, from, filter.as_ref())?;
+        let mut captured = replay::captured(path, from, filter.as_ref())?;
+        let (number, interface) = (captured.number, captured.interface.name.clone());
         if filter.is_some() {
             // Standard output has only the explanation.
             eprintln!("packet {number} of {}", path.display());
         }
         let port = match &args.port {
             Some(port) => port.clone(),
-            None => captured_port(&ports()?, interface.name, path, number)?,
+            None => captured_port(&ports()?, interface, path, number)?,
         };
-        return Ok((port, hex::encode(frame)));
+        if captured.link == Link::ToInterface {
+            captured.address_to(attached(&ports()?, Some(&port))?.mac.parse()?);
+        }
+        return Ok((port, hex::encode(captured.frame)));
     }
     if let (Some(source), Some(destination)) = (args.source, args.destination) {
         let packet = Datagram {

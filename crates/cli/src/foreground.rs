@@ -10,9 +10,9 @@ use sidestep_control::daemon::{Configuration, Daemon, Phase, Program, Status};
 use sidestep_control::report::{Problem, Severity};
 
 use crate::log::Log;
-use crate::netns;
 use crate::run::{Args, read_configuration};
 use crate::systemd::Manager;
+use crate::{netns, node_file};
 
 /// The process in the foreground.
 pub(crate) struct Foreground {
@@ -47,6 +47,9 @@ impl Foreground {
 
 impl Program for Foreground {
     fn read_configuration(&self) -> Result<Configuration, String> {
+        if let Some(path) = &self.args.config {
+            node_file::check_regular(path)?;
+        }
         read_configuration(&self.args).map_err(|error| error.to_string())
     }
 

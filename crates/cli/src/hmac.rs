@@ -8,6 +8,7 @@ use sidestep_control::api::{self, Request, SecretText};
 use sidestep_control::report;
 use sidestep_model::hmac::HmacAlgorithm;
 
+use crate::number::number;
 use crate::{Outcome, secret, tables};
 
 /// Arguments of `hmac`.
@@ -18,7 +19,7 @@ pub enum Command {
     /// Remove a key added with `hmac set`
     Del {
         /// HMAC Key ID
-        #[arg(value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(value_name = "KEYID", allow_negative_numbers = true, value_parser = number(1..=u32::MAX))]
         key: u32,
     },
     /// Show all keys, including those of `ip sr hmac`, without their secrets
@@ -33,7 +34,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct Key {
     /// HMAC Key ID
-    #[arg(value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_name = "KEYID", allow_negative_numbers = true, value_parser = number(1..=u32::MAX))]
     pub key: u32,
     /// Algorithm: sha1 or sha256
     pub algorithm: HmacAlgorithm,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub mod check;
+mod check;
 pub mod completion;
 pub mod config;
 pub mod doctor;
@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod monitor;
 pub mod netns;
 pub mod node_file;
+mod number;
 pub mod oam;
 mod pcap;
 pub mod policy;

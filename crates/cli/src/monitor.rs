@@ -8,12 +8,13 @@ use sidestep_control::api::{self, Request};
 use sidestep_control::report::Event;
 
 use crate::Outcome;
+use crate::number::number;
 
 /// Arguments of `monitor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Stop after N events [default: at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub count: Option<u64>,
     /// Print JSON, one line per event
     #[arg(short, long)]

@@ -66,12 +66,12 @@ fn read_with(
         path: path.into(),
         source,
     };
-    let text = std::fs::read_to_string(path).map_err(read)?;
+    let text = text(path).map_err(read)?;
     let mut file = File::parse(&text).map_err(|source| wrong(path, source))?;
     file.limits(|table, size| Limits::default().set(table, size))
         .map_err(|source| wrong(path, source))?;
     file.group(api::gid).map_err(|source| wrong(path, source))?;
-    if file.holds_secrets() {
+    if file.holds_secrets() && path != Path::new(STDIN) {
         check(&std::fs::metadata(path).map_err(read)?).map_err(|why| NodeFileError::Readable {
             path: path.into(),
             why,
@@ -79,6 +79,32 @@ fn read_with(
     }
     read_secrets(&mut file, path)?;
     Ok((text, file))
+}
+
+/// Name of standard input.
+pub const STDIN: &str = "-";
+
+fn text(path: &Path) -> io::Result<String> {
+    if path == Path::new(STDIN) {
+        io::read_to_string(io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    }
+}
+
+/// Checks that a file can be read more than once. A pipe would block its second reader.
+///
+/// # Errors
+/// The file is no regular file.
+pub fn check_regular(path: &Path) -> Result<(), String> {
+    let is_other = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    if !is_other {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(format!(
+        "{path}: no regular file, and the daemon reads it again; expected one"
+    ))
 }
 
 /// Reads the secrets of the files that a node file at this path names.

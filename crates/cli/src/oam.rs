@@ -6,6 +6,7 @@ use clap::Subcommand;
 use sidestep_control::api::{self, Request};
 use sidestep_control::report;
 
+use crate::number::number;
 use crate::{Outcome, show, tables};
 
 /// Arguments of `oam`.
@@ -14,7 +15,7 @@ pub enum Command {
     /// Set the rate limit for copies of packets with the O-flag
     Rate {
         /// Copies per second and port; 0 ignores the flag
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u32::MAX))]
         rate: u32,
     },
     /// Show how many packets were copied, and how many copies the rate limit suppressed
@@ -31,7 +32,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct Listen {
     /// Stop after N copies [default: at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub count: Option<u64>,
     /// Print JSON, with the packet in hexadecimal
     #[arg(short, long)]

@@ -28,7 +28,8 @@ use crate::foreground::Foreground;
 use crate::log::Log;
 use crate::metrics::http;
 use crate::node_file::NodeFileError;
-use crate::tables::count;
+use crate::number::number;
+use crate::tables::{count, names};
 use crate::{Outcome, VERSION, explain_live, log, netns, node_file, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
@@ -70,10 +71,12 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
     pub receive_buffer: usize,
     /// Rate limit for ICMP errors, per second and port; 0 disables them [default: 1000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub icmp_rate: Option<u32>,
     /// Burst size for --icmp-rate, in messages [default: 50]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub icmp_burst: Option<u32>,
     /// SRH with Segments Left > 0 at a local address that is not a SID: drop (RFC 8754 4.3.2), or
     /// linux, which forwards it [default: drop]
@@ -94,10 +97,12 @@ pub struct Args {
     #[arg(long, value_name = "auto|on|off")]
     pub redirect_peer: Option<RedirectPeer>,
     /// Rate limit for packets sent in fragments, per second and port; 0 drops them [default: 1000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub fragment_rate: Option<u32>,
     /// Burst size for --fragment-rate, in packets [default: 50]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub fragment_burst: Option<u32>,
     /// Serve the metrics for Prometheus by HTTP [default address: 127.0.0.1:10143]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true)]
@@ -108,7 +113,8 @@ pub struct Args {
     #[arg(default_missing_value = FPM, value_parser = fpm_address)]
     pub fpm: Option<SocketAddr>,
     /// Time that routes of FPM stay after zebra has disconnected, in seconds [default: 120]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub fpm_hold: Option<u32>,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = api::gid)]
@@ -242,6 +248,9 @@ pub(crate) fn ports_of(named: &[String], config: &config::File) -> Result<Vec<St
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    // `--detach` reads it twice.
+    let path = args.config.as_ref().filter(|_| args.detach);
+    path.map_or(Ok(()), |path| node_file::check_regular(path))?;
     let Configuration { ports, file } = read_configuration(args)?;
     // A reload reads the same file, wherever the process is then.
     let config_path = args.config.as_ref().map(std::path::absolute).transpose()?;
@@ -354,16 +363,17 @@ fn began(daemon: &Daemon) -> String {
         .partition(|port| port.ifindex.is_some());
     let there: Vec<_> = there
         .iter()
-        .map(|port| format!("{} ({}: {})", port.name, port.target, port.why))
+        .map(|port| format!("{} ({})", port.name, port.target))
         .collect();
+    let there: Vec<_> = there.iter().map(String::as_str).collect();
     let there = match &there[..] {
         [] => "no port yet".to_owned(),
-        ports => ports.join(", "),
+        ports => names(ports),
     };
     let absent: Vec<_> = absent.iter().map(|port| port.name.as_str()).collect();
     let waiting = match &absent[..] {
         [] => String::new(),
-        ports => format!("; waiting for {} (no such interface)", ports.join(", ")),
+        ports => format!("; waiting for {} (no such interface)", names(ports)),
     };
     let origin = match daemon.origin() {
         Origin::Fresh => "",
@@ -378,18 +388,13 @@ fn began(daemon: &Daemon) -> String {
             count(taken_over as u64, "change")
         ),
     };
-    let not = if status.requires_seg6_enabled {
-        ""
-    } else {
-        "not "
-    };
     let ctrl_c = if std::io::stdin().is_terminal() {
         "Ctrl-C or "
     } else {
         ""
     };
     format!(
-        "on {there}{waiting}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}{taken_over}; {ctrl_c}`sidestep stop` detaches",
+        "on {there}{waiting}; {} prefixes mirrored{origin}{taken_over}; {ctrl_c}`sidestep stop` detaches",
         status.prefixes
     )
 }

@@ -30,6 +30,12 @@ pub enum What {
     Fragments,
     /// The FPM session of zebra, and its routes
     Fpm,
+    /// `sidestep route show`
+    #[value(hide = true, aliases = ["route", "rules", "rule", "domain", "policies", "policy", "vlans", "vlan"])]
+    Routes,
+    /// `sidestep config show`
+    #[value(hide = true)]
+    Config,
 }
 
 /// Arguments of `show`.
@@ -58,7 +64,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             Request::ShowPorts,
             args.json,
             out,
-            |ports: &report::Ports| vec![port_table(ports)],
+            |ports: &report::Ports| vec![port_table(ports), port_reasons(ports)],
         ),
         What::Counters => show(
             Request::ShowCounters,
@@ -82,7 +88,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             Request::ShowLimits,
             args.json,
             out,
-            |limits: &report::Limits| vec![limit_table(limits)],
+            |limits: &report::Limits| limit_tables(limits),
         ),
         What::Icmp => show(Request::ShowIcmp, args.json, out, |icmp: &report::Icmp| {
             vec![icmp_table(icmp)]
@@ -99,6 +105,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |fpm: &Option<report::Fpm>| fpm.iter().map(tables::fpm).collect(),
         ),
+        What::Routes => {
+            let nouns = "route, rule, domain, policy and vlan";
+            Err(format!("{nouns} have a `show` of their own, as in `sidestep route show`").into())
+        }
+        What::Config => Err("`sidestep config show` prints the configuration".into()),
     }
 }
 
@@ -247,10 +258,7 @@ fn fpm_text(fpm: &report::Fpm) -> String {
 }
 
 fn port_table(ports: &[report::Port]) -> Table {
-    let mut table = tables::table(
-        &["port", "target", "mac", "mtu", "state", "seg6", "why"],
-        &["mtu"],
-    );
+    let mut table = tables::table(&["port", "target", "mac", "mtu", "state", "seg6"], &["mtu"]);
     for port in ports {
         let state = match (port.ifindex, port.up) {
             (None, _) => "absent",
@@ -263,24 +271,6 @@ fn port_table(ports: &[report::Port]) -> Table {
             (false, true) => "off; not required",
             (false, false) => "off; SIDs handled by Linux",
         };
-        let mut why = vec![port.why.clone()];
-        why.extend(port.redirect_peer_why.iter().map(|reason| {
-            let no = if port.redirect_peer { "" } else { "no " };
-            format!("{no}redirect to its peer: {reason}")
-        }));
-        why.extend(
-            port.punt_reasons
-                .iter()
-                .map(|words| format!("left to the kernel: {words}")),
-        );
-        why.extend(port.proxies.iter().map(|proxy| {
-            let way = match (proxy.to_service, proxy.from_service) {
-                (true, true) => "to and from",
-                (true, false) => "to",
-                _ => "from",
-            };
-            format!("{way} the service of {} {}", proxy.behavior, proxy.sid)
-        }));
         table.add_row([
             &port.name,
             &port.target,
@@ -290,8 +280,48 @@ fn port_table(ports: &[report::Port]) -> Table {
                 .map_or_else(|| "-".into(), |_| port.mtu.to_string()),
             state,
             seg6,
-            &why.join("; "),
         ]);
+    }
+    table
+}
+
+/// Reasons for the target of a port, and for what it punts.
+fn reasons_of(port: &report::Port) -> Vec<String> {
+    let mut why = vec![format!("{}: {}", port.target, port.why)];
+    why.extend(port.redirect_peer_why.iter().map(|reason| {
+        let no = if port.redirect_peer { "" } else { "no " };
+        format!("{no}redirect to its peer: {reason}")
+    }));
+    why.extend(
+        port.punt_reasons
+            .iter()
+            .map(|words| format!("left to the kernel: {words}")),
+    );
+    why.extend(port.proxies.iter().map(|proxy| {
+        let way = match (proxy.to_service, proxy.from_service) {
+            (true, true) => "to and from",
+            (true, false) => "to",
+            _ => "from",
+        };
+        format!("{way} the service of {} {}", proxy.behavior, proxy.sid)
+    }));
+    why
+}
+
+/// Reasons for the state of ports, each with its ports.
+fn port_reasons(ports: &[report::Port]) -> Table {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for port in ports {
+        for reason in reasons_of(port) {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, of)) => of.push(&port.name),
+                None => reasons.push((reason, vec![&port.name])),
+            }
+        }
+    }
+    let mut table = tables::table(&["ports", "reason"], &[]);
+    for (reason, ports) in reasons {
+        table.add_row([tables::names(&ports), reason]);
     }
     table
 }
@@ -318,18 +348,33 @@ fn icmp_table(icmp: &report::Icmp) -> Table {
     table
 }
 
-fn limit_table(limits: &[report::Limit]) -> Table {
+/// Tables of the limits: each limit, and what several of them have in common.
+fn limit_tables(limits: &[report::Limit]) -> Vec<Table> {
     let mut table = tables::table(
         &["limit", "value", "used", "left out", "beyond it"],
         &["value", "used", "left out"],
     );
+    let number = |sentence: &str| {
+        limits
+            .iter()
+            .filter(|limit| limit.beyond == sentence)
+            .count()
+    };
+    let common = limits.iter().map(|limit| limit.beyond.as_str());
+    let common = common
+        .max_by_key(|sentence| number(sentence))
+        .unwrap_or_default();
     for limit in limits {
         let used = limit
             .used
             .map_or_else(|| "-".to_owned(), |used| used.to_string());
         let left_out = limit.left_out.to_string();
         let value = limit.limit.to_string();
-        table.add_row([&limit.name, &value, &used, &left_out, &limit.beyond]);
+        let beyond = match limit.beyond.as_str() {
+            sentence if sentence == common => "*",
+            sentence => sentence,
+        };
+        table.add_row([&limit.name, &value, &used, &left_out, beyond]);
     }
-    table
+    vec![table, tables::table(&["*", common], &[])]
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::number::number;
 use crate::show::What;
 use crate::style::is_dumb;
 use crate::top::{Rates, Snapshot, each_interval, human};
@@ -31,7 +32,7 @@ pub struct Repeat {
     pub watch: Option<f64>,
     /// Stop after N intervals
     #[arg(long, value_name = "N", requires = "watch",
-        value_parser = clap::value_parser!(u64).range(1..))]
+        allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub count: Option<u64>,
 }
 
@@ -99,6 +100,8 @@ impl Report {
             | What::Limits
             | What::Icmp
             | What::Fragments
+            | What::Routes
+            | What::Config
             | What::Fpm => Err(
                 "--watch: this report has no rates; expected `show counters` or `show drops`"
                     .into(),

@@ -27,6 +27,18 @@ pub fn table(heads: &[&str], right: &[&str]) -> Table {
     table
 }
 
+/// LIMIT: names in a list for people.
+const NAMES_MAX: usize = 8;
+
+/// Returns names as a list, the first of many.
+pub fn names(names: &[&str]) -> String {
+    let first = names[..names.len().min(NAMES_MAX)].join(", ");
+    match names.len().checked_sub(NAMES_MAX) {
+        Some(more @ 1..) => format!("{first} and {more} more"),
+        _ => first,
+    }
+}
+
 /// Returns the counters of ports.
 pub fn port_counters(ports: &[PortCounters]) -> Table {
     let heads = [

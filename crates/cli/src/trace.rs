@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use crate::explain::headers::Value;
 use crate::explain::{Explanation, Names, Run, Step};
 use crate::explain_live::{printed, take_text};
+use crate::number::number;
 use crate::replay::capture_write::{CaptureWriter, Direction};
 use crate::style::{Ink, Style};
 use crate::tables::count;
@@ -29,10 +30,10 @@ use crate::{Outcome, pcap};
 #[command(after_help = help())]
 pub struct Args {
     /// Maximum packets to print per second; also the burst size
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true, value_parser = number(1..=RATE_MAX))]
     pub rate: u32,
     /// Stop after N packets [default: at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub count: Option<u64>,
     /// Also write each packet to a pcapng file, as it arrived and as it was transmitted
     #[arg(long, value_name = "FILE")]

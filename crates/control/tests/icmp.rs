@@ -6,11 +6,16 @@ use std::net::Ipv6Addr;
 use sidestep_control::compile::PolicyInfo;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
-use sidestep_control::icmp::relay::relay;
+use sidestep_control::icmp::relay::{Relayed, relay as relay_to};
 use sidestep_datapath::abi::REASONS;
 use sidestep_datapath::{Report, ViewId};
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use sidestep_testkit::random::Random;
+
+/// Relays an error of a node whose addresses are not the inner source.
+fn relay<'a>(heard: &[u8], policies: impl Iterator<Item = &'a PolicyInfo>) -> Option<Relayed> {
+    relay_to(heard, policies, |_| false)
+}
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
@@ -142,6 +147,11 @@ fn only_errors_about_own_policies_are_relayed() {
     let relayed = relay(&error_about(3, 4, &ipv4()), [&ours].into_iter()).expect("a relayed error");
     assert_eq!(relayed.message.kind, Kind::TimeExceeded);
     assert_eq!(relayed.message.bytes[..2], [11, 0]);
+
+    // A socket of the node: Linux subtracts 80 bytes from what it learns.
+    let own = |it: std::net::IpAddr| it == address("2001:db8:1::1");
+    let relayed = relay_to(&heard, [&ours].into_iter(), own).expect("a relayed error");
+    assert_eq!(relayed.message.kind, Kind::TooBig { mtu: 1400 });
 
     let another_source = PolicyInfo {
         source: address("fc00:5::2"),

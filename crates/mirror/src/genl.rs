@@ -99,8 +99,8 @@ impl Genl {
         }
     }
 
-    /// Returns the address of `ip sr tunsrc`. `None` if it is not set, or if the kernel has no
-    /// SRv6.
+    /// Returns the address of `ip sr tunsrc`. `None` if it is not set, if the kernel has no SRv6, or
+    /// without the privilege to read it.
     pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
         let Some(kind) = self.seg6 else {
             return Ok(None);
@@ -110,7 +110,11 @@ impl Genl {
             kind,
             body: &[SEG6_CMD_GET_TUNSRC, 1, 0, 0],
         };
-        let source = self.requester.one(request, decode_tunsrc)?;
+        let source = match self.requester.one(request, decode_tunsrc) {
+            // It requires CAP_NET_ADMIN. Without it, mirror everything else.
+            Err(error) if error.errno() == Some(libc::EPERM) => return Ok(None),
+            other => other?,
+        };
         match source {
             Some(IpAddr::V6(source)) => Ok(Some(source).filter(|it| !it.is_unspecified())),
             _ => Err(MirrorError::Answer {

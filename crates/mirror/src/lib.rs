@@ -167,8 +167,8 @@ impl Mirror {
     /// reads the current state.
     ///
     /// # Errors
-    /// If a socket cannot be opened, or the kernel refuses a request. Most requests need no
-    /// privilege; the tunnel source needs `CAP_NET_ADMIN`.
+    /// If a socket cannot be opened, or the kernel refuses a request. No request needs a privilege;
+    /// without `CAP_NET_ADMIN`, the tunnel source and the HMAC keys are unset.
     pub fn open() -> Result<Self, MirrorError> {
         Self::open_with_buffer(RECEIVE_BUFFER)
     }

@@ -54,6 +54,7 @@ use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
 
+pub mod effect;
 pub mod entries;
 pub mod implied;
 mod keys;
@@ -324,7 +325,9 @@ impl File {
         }
         let mut rules = live.rules.clone();
         for line in &self.rules {
-            for rule in rule::parse(&mut yaml::words(line), &ctx, &rules)? {
+            let mut words = yaml::words(line);
+            for rule in rule::parse(&mut words, &ctx, &rules)? {
+                effect::check_rule(&rule, &words)?;
                 rules
                     .entry((rule.family, rule.priority))
                     .or_default()
@@ -461,6 +464,7 @@ pub fn read_own_route(words: &mut Words, ctx: &Context, live: &Node) -> Result<R
     route.owner = Owner::Sidestep;
     no_nexthop_object(&route, words)?;
     find_devices(&mut route, &live.routes, words)?;
+    effect::check_route(&route, words, live)?;
     Ok(route)
 }
 

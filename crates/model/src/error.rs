@@ -36,6 +36,19 @@ impl ConfigError {
     }
 }
 
+/// Similarity from which on a word may be a misspelled one, from 0 to 1.
+const SIMILAR: f64 = 0.8;
+
+/// Returns the most similar word, if one is similar.
+pub(crate) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let similarity = |other: &str| strsim::jaro_winkler(&word, &other.to_lowercase());
+    let rated = words.map(|other| (similarity(other), other));
+    let similar = rated.filter(|(similarity, _)| *similarity >= SIMILAR);
+    let best = similar.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    best.map(|(_, word)| word)
+}
+
 /// Place in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {

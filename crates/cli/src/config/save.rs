@@ -23,7 +23,7 @@ pub struct Args {
     /// Save over a file with comments
     #[arg(long)]
     pub force: bool,
-    /// Node file (YAML) [default: the file of `sidestep run --config`]
+    /// Node file (YAML), or `-` for standard output [default: the file of `sidestep run --config`]
     pub file: Option<PathBuf>,
 }
 
@@ -37,6 +37,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         return Err("the last `config apply` waits for `sidestep config confirm`".into());
     }
     let running = status.config.as_ref().map(PathBuf::from);
+    if args.file.as_deref() == Some(Path::new(node_file::STDIN)) {
+        let path = std::env::current_dir()?.join("node.yaml");
+        write!(out, "{}", text(&path, running.as_deref())?)?;
+        return Ok(());
+    }
     let path = args.file.as_ref().or(running.as_ref()).ok_or(
         "the daemon was started without `--config FILE`: name the file, as in `sidestep config \
          save FILE`",

@@ -24,6 +24,7 @@ use sidestep_socket::{Header, SegmentsError};
 use thiserror::Error;
 
 use crate::Outcome;
+use crate::number::number;
 pub use program::{Kind, Unfit, kind};
 
 /// First descriptor for the library. Scripts and inherited sockets rarely use numbers this high.
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "A,B,...", required = true, value_delimiter = ',')]
     pub segs: Vec<Ipv6Addr>,
     /// Sign with this key of `ip sr hmac`
-    #[arg(long, value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "KEYID", allow_negative_numbers = true, value_parser = number(1..=u32::MAX))]
     pub hmac: Option<u32>,
     /// Only for packets to this prefix; can be repeated
     #[arg(long, value_name = "PREFIX")]

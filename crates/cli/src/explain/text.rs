@@ -17,6 +17,7 @@ use super::diff::{Change, changes};
 use super::headers::{Header, Value};
 use super::{Explanation, Outcome, RouteName, Step, Why};
 use crate::style::{Ink, Style};
+use crate::tables::count;
 
 /// Width of the label of a step.
 const LABEL: usize = 12;
@@ -116,7 +117,11 @@ fn print_why(
 )]
 fn words(step: &Step) -> (&str, String, &str) {
     match step {
-        Step::Port { port, bytes } => ("port", format!("{port}, frame of {bytes} bytes"), ""),
+        Step::Port { port, bytes } => (
+            "port",
+            format!("{port}, frame of {}", count(u64::from(*bytes), "byte")),
+            "",
+        ),
         Step::Parsed {
             header,
             offset,

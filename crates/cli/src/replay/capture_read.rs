@@ -8,11 +8,13 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+pub mod link;
 mod pcap;
 mod pcapng;
 mod source;
 mod timestamp;
 
+pub use link::Link;
 use pcap::Pcap;
 use pcapng::Pcapng;
 use source::Source;
@@ -20,8 +22,6 @@ use source::Source;
 /// LIMIT: bytes of one packet record, and of one pcapng block that is looked into. libpcap writes
 /// no packet above 256 KiB.
 pub const BLOCK_MAX: u32 = 1 << 20;
-/// `LINKTYPE_ETHERNET` (<https://www.tcpdump.org/linktypes.html>).
-pub const LINK_TYPE_ETHERNET: u16 = 1;
 
 /// Error in a capture.
 #[derive(Debug, Error)]
@@ -36,18 +36,6 @@ pub enum CaptureError {
         offset: u64,
         /// Problem.
         problem: String,
-    },
-    /// A packet that is no Ethernet frame.
-    #[error(
-        "byte {offset}: {interface} has link type {link_type}; only Ethernet ({LINK_TYPE_ETHERNET}) can be replayed"
-    )]
-    LinkType {
-        /// Offset of the packet, or of the file header's field.
-        offset: u64,
-        /// Description of the interface.
-        interface: String,
-        /// Its link type.
-        link_type: u16,
     },
     /// Reading the file failed.
     #[error("reading failed at byte {offset}: {source}")]
@@ -64,9 +52,7 @@ impl CaptureError {
     pub const fn offset(&self) -> Option<u64> {
         match self {
             Self::NotACapture(_) => None,
-            Self::Damaged { offset, .. }
-            | Self::LinkType { offset, .. }
-            | Self::Read { offset, .. } => Some(*offset),
+            Self::Damaged { offset, .. } | Self::Read { offset, .. } => Some(*offset),
         }
     }
 
@@ -102,7 +88,9 @@ pub struct Packet<'a> {
     pub is_outbound: bool,
     /// Length of the packet on the link, in bytes.
     pub original_length: u32,
-    /// Captured bytes, from the destination MAC on.
+    /// Link layer.
+    pub link: Link,
+    /// Captured bytes, from the destination MAC on if it is an Ethernet frame.
     pub data: &'a [u8],
 }
 
@@ -121,6 +109,7 @@ struct Record {
     timestamp: Option<u64>,
     is_outbound: bool,
     original_length: u32,
+    link_type: u16,
     data: Range<usize>,
 }
 
@@ -180,14 +169,16 @@ impl<R: Read> CaptureReader<R> {
             return Ok(None);
         };
         self.packets += 1;
+        let converted = link::convert(record.link_type, &mut self.buffer, record.data);
         Ok(Some(Packet {
             number: self.packets,
             offset: record.offset,
             interface: &interfaces[record.interface],
             timestamp: record.timestamp,
-            is_outbound: record.is_outbound,
-            original_length: record.original_length,
-            data: &self.buffer[record.data],
+            is_outbound: record.is_outbound || converted.is_outbound,
+            original_length: record.original_length.saturating_sub(converted.less),
+            link: converted.link,
+            data: &self.buffer[converted.data],
         }))
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::capture_read::LINK_TYPE_ETHERNET;
+use super::capture_read::link;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -71,7 +71,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a further interface, before its first packet.
     pub fn add_interface(&mut self, ifindex: u32, name: &str) -> io::Result<()> {
         let mut body = Vec::new();
-        body.extend(LINK_TYPE_ETHERNET.to_le_bytes());
+        body.extend(link::ETHERNET.to_le_bytes());
         body.extend([0; 2]);
         body.extend(SNAP_LENGTH.to_le_bytes());
         option(&mut body, IF_NAME, name.as_bytes());

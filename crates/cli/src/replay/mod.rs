@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sidestep_control::compile::{CompileError, Compiled, Compiler};
 use sidestep_control::pcap::PcapFilter;
 use sidestep_datapath::{FRAME_MAX, Limits, Native, Verdict};
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, Mac, Node};
 use thiserror::Error;
 
 pub mod capture_read;
@@ -19,7 +19,7 @@ pub mod report;
 use crate::explain::{Explanation, Names};
 use crate::style::Style;
 use crate::{Outcome, node_file, tables};
-use capture_read::{CaptureError, CaptureReader, Interface};
+use capture_read::{CaptureError, CaptureReader, Interface, Link};
 use capture_write::CaptureWriter;
 use explain::{Printer, json_line};
 use report::{NotReplayed, Report};
@@ -33,7 +33,8 @@ pub struct Args {
     /// Node file (YAML) with ports, neighbors, routes and rules
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Capture to replay: pcap or pcapng with Ethernet frames
+    /// Capture to replay: pcap or pcapng with Ethernet frames, or of `tcpdump -i any`; `-` is standard
+    /// input
     #[arg(long = "in", value_name = "FILE")]
     pub input: PathBuf,
     /// Write forwarded packets to a pcapng file, one interface per port [default: count only]
@@ -111,6 +112,9 @@ pub enum ReplayError {
         /// Error of the compiler.
         source: CompileError,
     },
+    /// Standard output has the report.
+    #[error("--out -: standard output has the report; name a file")]
+    OutIsStdout,
     /// The output would overwrite the input.
     #[error("{}: the same file for --in and --out", .0.display())]
     SameFile(PathBuf),
@@ -135,7 +139,7 @@ pub struct Replay {
     /// Ingress port of all packets, if one is given.
     port: Option<IfIndex>,
     packets: u64,
-    not_replayed: [NotReplayed; 3],
+    not_replayed: [NotReplayed; 4],
 }
 
 /// Outputs for each packet.
@@ -176,6 +180,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     let mut reader = open(&args.input)?;
     let capture = args.out.as_ref().map(|path| {
+        if path == Path::new("-") {
+            return Err(ReplayError::OutIsStdout);
+        }
         if is_same_file(path, &args.input) {
             return Err(ReplayError::SameFile(path.clone()));
         }
@@ -217,13 +224,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     Ok(result?)
 }
 
-/// Opens a capture.
-fn open(path: &Path) -> Result<CaptureReader<BufReader<File>>, ReplayError> {
-    let file = File::open(path).map_err(|source| ReplayError::File {
-        path: path.into(),
-        source,
-    })?;
-    CaptureReader::new(BufReader::with_capacity(BUFFER, file)).map_err(|source| {
+/// A capture, or standard input.
+type Input = BufReader<Box<dyn Read>>;
+
+/// Opens a capture; `-` is standard input.
+fn open(path: &Path) -> Result<CaptureReader<Input>, ReplayError> {
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        let file = File::open(path).map_err(|source| ReplayError::File {
+            path: path.into(),
+            source,
+        })?;
+        Box::new(file)
+    };
+    CaptureReader::new(BufReader::with_capacity(BUFFER, input)).map_err(|source| {
         ReplayError::Capture {
             path: path.into(),
             source,
@@ -231,8 +246,29 @@ fn open(path: &Path) -> Result<CaptureReader<BufReader<File>>, ReplayError> {
     })
 }
 
-/// Returns number, interface and bytes of one packet of a capture: packet `from`, or the first one
-/// from there on that arrived and matches the filter. Packets count from 1.
+/// A packet of a capture.
+pub struct Captured {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Where it was captured.
+    pub interface: Interface,
+    /// Link layer.
+    pub link: Link,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+impl Captured {
+    /// Sets the destination of a frame to its interface, whose address the capture omits.
+    pub fn address_to(&mut self, port: Mac) {
+        if self.link == Link::ToInterface {
+            self.frame[..6].copy_from_slice(&port.0);
+        }
+    }
+}
+
+/// Returns one packet of a capture: packet `from`, or the first one from there on that arrived and
+/// matches the filter. Packets count from 1.
 ///
 /// # Errors
 /// The capture cannot be read up to the packet, ends before it, or has only a part of it.
@@ -240,7 +276,7 @@ pub fn captured(
     path: &Path,
     from: u64,
     filter: Option<&PcapFilter>,
-) -> Result<(u64, Interface, Vec<u8>), ReplayError> {
+) -> Result<Captured, ReplayError> {
     let mut reader = open(path)?;
     let mut packets = 0;
     let wrong = |packet, problem| ReplayError::Packet {
@@ -272,18 +308,26 @@ pub fn captured(
         if let Some(filter) = filter {
             let matches = filter.matches(packet.data, all as usize);
             let matches = matches.map_err(|error| wrong(packets, format!("filter: {error}")))?;
-            if packet.is_outbound || !matches {
+            let is_other = matches!(packet.link, Link::Other(_));
+            if packet.is_outbound || is_other || !matches {
                 continue;
             }
         }
         let problem = if packet.is_outbound {
             "it left by its interface; expected a packet that arrived".into()
+        } else if let Link::Other(link_type) = packet.link {
+            format!("its link type is {link_type}; expected an Ethernet frame")
         } else if packet.is_truncated() {
             format!("the capture has only {length} of its {all} bytes")
         } else if length > FRAME_MAX {
             format!("{length} bytes; expected at most {FRAME_MAX}")
         } else {
-            return Ok((packets, packet.interface.clone(), packet.data.to_vec()));
+            return Ok(Captured {
+                number: packets,
+                interface: packet.interface.clone(),
+                link: packet.link,
+                frame: packet.data.to_vec(),
+            });
         };
         return Err(wrong(packets, problem));
     }
@@ -316,6 +360,7 @@ impl Replay {
             NotReplayed::TRUNCATED_CAPTURE,
             NotReplayed::FRAME_TOO_LONG,
             NotReplayed::OUTBOUND,
+            NotReplayed::OTHER_LINK_TYPE,
         ];
         Ok(Self {
             node,
@@ -360,6 +405,11 @@ impl Replay {
                 self.not_replayed[2].packets += 1;
                 continue;
             }
+            if let Link::Other(_) = packet.link {
+                self.packets += 1;
+                self.not_replayed[3].packets += 1;
+                continue;
+            }
             let ingress =
                 self.ingress(packet.interface)
                     .map_err(|problem| ReplayError::UnknownPort {
@@ -385,9 +435,17 @@ impl Replay {
                 continue;
             }
             self.native.set_now(packet.timestamp.unwrap_or(0));
-            let verdict = self.native.run(ingress.0, packet.data);
+            let mut addressed = Vec::new();
+            let mut frame = packet.data;
+            if packet.link == Link::ToInterface {
+                let mac = self.node.links.get(&ingress).map(|link| link.mac);
+                addressed.extend(mac.unwrap_or_default().0);
+                addressed.extend(&frame[6..]);
+                frame = &addressed;
+            }
+            let verdict = self.native.run(ingress.0, frame);
             sinks.explain(|printer, out| {
-                let explanation = Explanation::new(names, &self.native, packet.data, verdict);
+                let explanation = Explanation::new(names, &self.native, frame, verdict);
                 printer.packet(out, &packet, &names.port(ingress.0), &explanation)
             })?;
             if let (Verdict::Forward { ifindex }, Some(capture)) = (verdict, &mut sinks.capture) {

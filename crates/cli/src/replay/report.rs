@@ -44,6 +44,12 @@ impl NotReplayed {
         sentence: "the packet left by its interface",
         packets: 0,
     };
+    /// The packet is no Ethernet frame.
+    pub const OTHER_LINK_TYPE: Self = Self {
+        reason: "other_link_type",
+        sentence: "the packet is no Ethernet frame",
+        packets: 0,
+    };
 }
 
 /// Report of a replay. `packets` is the exact sum of the four counts that follow it.

@@ -22,6 +22,7 @@ pub(crate) use self::grid::human;
 use self::grid::{Grid, Sort, grids};
 pub(crate) use self::rates::{Rates, Snapshot, each_interval};
 use self::screen::Screen;
+use crate::number::number;
 use crate::style::{Style, is_dumb};
 use crate::watch::seconds;
 use crate::{Outcome, tables};
@@ -40,7 +41,7 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub delay: f64,
     /// Stop after N intervals [default: at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub count: Option<u64>,
     /// Order of the rows
     #[arg(short, long, value_enum, default_value = "packets")]

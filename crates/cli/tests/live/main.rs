@@ -36,6 +36,7 @@ mod monitor;
 mod multipath;
 mod neighbors;
 mod oam;
+mod one_answer;
 mod outer_source;
 mod own_route;
 mod pmtu;

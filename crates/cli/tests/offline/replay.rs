@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use crate::common::{
-    Expect, Folder, group, named_group, pcapng, read_pcapng, sidestep, stderr, stdout, vectors,
+    Expect, Folder, group, named_group, pcapng, program, read_pcapng, sidestep, stderr, stdout,
+    vectors,
 };
 use serde_json::Value;
 
@@ -447,7 +449,7 @@ fn files_that_cannot_be_used_are_errors_of_one_line_and_nothing_is_overwritten()
 fn check_says_what_is_wrong_with_line_and_column() {
     let folder = Folder::new();
     let (config, _) = two_packets(&folder);
-    let run = sidestep(&["check", &config]);
+    let run = sidestep(&["check", "--replay", &config]);
     assert!(run.status.success(), "{}", stderr(&run));
     assert!(
         stdout(&run).starts_with(&format!("{config}: valid: 3 ports")),
@@ -459,7 +461,7 @@ fn check_says_what_is_wrong_with_line_and_column() {
         "wrong.yaml",
         "ports:\n  eth0: {}\nroutes:\n- fc00::/16 encap seg6local action End.DT5 dev eth0\n",
     );
-    let run = sidestep(&["check", &wrong]);
+    let run = sidestep(&["check", "--replay", &wrong]);
     assert_eq!((run.status.code(), stdout(&run).as_str()), (Some(1), ""));
     let message = stderr(&run);
     assert!(
@@ -475,7 +477,7 @@ fn check_says_what_is_wrong_with_line_and_column() {
         "left.yaml",
         "ports:\n  eth0: {}\nroutes: ['fc00::/16 encap seg6 mode encap segs fc01::1 hmac 1 dev eth0']\n",
     );
-    let run = sidestep(&["check", &left]);
+    let run = sidestep(&["check", "--replay", &left]);
     assert!(
         stdout(&run).contains("punted to the kernel: fc00::/16"),
         "{}",
@@ -508,7 +510,7 @@ fn the_owner_of_a_route_decides_between_a_punt_and_a_drop() {
     let [left, dropped, own_fragmented] = too_big(&own);
     assert_eq!((left, dropped + own_fragmented), (0, punted + fragmented));
     assert!(dropped > 0, "{own_fragmented} in fragments");
-    let run = sidestep(&["check", &own]);
+    let run = sidestep(&["check", "--replay", &own]);
     let number = routes.lines().filter(|line| line.contains("- ")).count();
     let counted = format!("({number} Sidestep-only)");
     assert!(
@@ -516,4 +518,74 @@ fn the_owner_of_a_route_decides_between_a_punt_and_a_drop() {
         "{counted}: {}",
         stdout(&run)
     );
+}
+
+/// Returns an interface of this link type as a block of pcapng, and a packet of interface `number`.
+fn interface_block(link_type: u16) -> Vec<u8> {
+    let mut block = [1u32.to_le_bytes(), 20u32.to_le_bytes()].concat();
+    block.extend(link_type.to_le_bytes());
+    block.extend([0; 6]);
+    block.extend(20u32.to_le_bytes());
+    block
+}
+
+fn packet_block(number: u32, packet: &[u8]) -> Vec<u8> {
+    let padded = packet.len().next_multiple_of(4);
+    let length = (32 + padded) as u32;
+    let mut block = [6, length, number, 0, 0].map(u32::to_le_bytes).concat();
+    block.extend((packet.len() as u32).to_le_bytes());
+    block.extend((packet.len() as u32).to_le_bytes());
+    block.extend(packet);
+    block.resize(28 + padded, 0);
+    block.extend(length.to_le_bytes());
+    block
+}
+
+#[test]
+fn packets_of_other_link_types_are_counted_and_cooked_ones_replayed() {
+    let folder = Folder::new();
+    let (cases, node) = named_group("forward_ipv6");
+    let config = folder.write("node.yaml", &node);
+    let mut forwarded = cases
+        .iter()
+        .filter(|case| matches!(case.expect, Expect::Forward(_)));
+    let case = forwarded.next().expect("a forwarded packet");
+    let (port, frame) = (case.input.port.clone(), case.input.bytes());
+    // Packet type 0: to the interface.
+    let sll = [&[0, 0, 0, 1, 0, 6], &frame[6..12], &[0, 0], &frame[12..]].concat();
+    let sll2 = [
+        &frame[12..14],
+        &[0, 0, 0, 0, 0, 2, 0, 1, 0, 6],
+        &frame[6..12],
+        &[0, 0],
+        &frame[14..],
+    ]
+    .concat();
+    let section = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+    let mut file = section.map(u32::to_le_bytes).concat();
+    for link_type in [1, 113, 276, 101] {
+        file.extend(interface_block(link_type));
+    }
+    let raw = &frame[14..];
+    for (number, packet) in [(0, &frame[..]), (1, &sll), (2, &sll2), (3, raw), (3, raw)] {
+        file.extend(packet_block(number, packet));
+    }
+    let input = folder.write("in.pcapng", file);
+    let words = ["replay", "--config", &config, "--port", &port, "-j", "--in"];
+    let run = sidestep(&[&words[..], &[&input]].concat());
+    assert!(run.status.success(), "{}", stderr(&run));
+    // The same from standard input.
+    let piped = Command::new(program())
+        .args(words)
+        .arg("-")
+        .stdin(fs::File::open(&input).expect("the capture"))
+        .output()
+        .expect("the program");
+    assert_eq!(stdout(&piped), stdout(&run));
+    let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    assert_eq!(report["packets"], 5);
+    assert_eq!(report["forwarded"], 3, "{report}");
+    let not_replayed = &report["not_replayed"][0];
+    assert_eq!(not_replayed["reason"], "other_link_type");
+    assert_eq!(not_replayed["packets"], 2);
 }

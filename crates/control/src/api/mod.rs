@@ -30,7 +30,7 @@ pub const VERSION: u32 = 1;
 
 /// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// [`crate::report::Status`].
     ShowStatus,
@@ -292,6 +292,10 @@ pub(crate) struct Envelope {
 
 /// A received request, not parsed yet.
 #[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with `version` and `request`"
+)]
 struct Received<'a> {
     version: u32,
     #[serde(borrow)]
@@ -300,6 +304,7 @@ struct Received<'a> {
 
 /// The operation of a request, without its other fields.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `op`")]
 struct Operation {
     op: String,
 }
@@ -320,7 +325,19 @@ struct BatchRequest<'a> {
 /// # Errors
 /// The error reply, if the line is no request or has another protocol version.
 pub fn parse_request(line: &str) -> Result<Request, String> {
-    let not_a_request = |error: serde_json::Error| format!("not a request: {error}");
+    let not_a_request = |error: serde_json::Error| {
+        let text = error.to_string();
+        let text = match text.split_once(", expected one of ") {
+            // A list of all operations.
+            Some((problem, _)) => problem,
+            None if error.is_eof() => "the JSON text is incomplete",
+            None => &text,
+        };
+        format!(
+            "not a request: {}",
+            text.replace("unknown variant", "unknown operation")
+        )
+    };
     let Received { version, request } = serde_json::from_str(line).map_err(not_a_request)?;
     if version != VERSION {
         return Err(format!(

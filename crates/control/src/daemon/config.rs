@@ -102,7 +102,7 @@ impl ConfigState {
 ///
 /// # Errors
 /// A port cannot be one, or an entry of the file is invalid.
-pub(super) fn resolve<'a>(
+pub(crate) fn resolve<'a>(
     node: &'a Node,
     devices: &Devices,
     mode: Mode,

@@ -148,7 +148,9 @@ impl Daemon {
                 break;
             };
             let policies = self.compiled.index.policies.values();
-            let Some(relayed) = relay(&heard, policies) else {
+            let node = self.mirror.node();
+            let is_own = |address| node.addresses.iter().any(|(_, net)| net.addr() == address);
+            let Some(relayed) = relay(&heard, policies, is_own) else {
                 continue;
             };
             if !self.icmp.bucket.take(now) {

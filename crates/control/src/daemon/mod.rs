@@ -69,6 +69,7 @@ use crate::report;
 use crate::trace::{Filter, TracedPacket};
 use changes::{Initial, SavedChanges};
 use config::ConfigState;
+pub(crate) use config::resolve;
 use fpm::Fpm;
 use fragment::Fragmenter;
 use icmp::Icmp;

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::IpNet;
 use sidestep_mirror::Changes;
 use sidestep_model::config::{
-    Overlay, check_binding, check_policies, check_policy, check_services, read_own_route,
+    Overlay, check_binding, check_policies, check_policy, check_services, effect, read_own_route,
 };
 use sidestep_model::domain::Entry;
 use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::policy::{Policies, is_steering, named};
-use sidestep_model::route::{Encap, Owner, RouteKey};
+use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey};
 use sidestep_model::service::Service;
 
 use crate::api::{Noun, Verb};
@@ -364,6 +364,10 @@ fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
         };
     }
     let rules = rule::parse(&mut words, &ctx, &node.rules).map_err(|error| error.to_string())?;
+    let checked = rules
+        .iter()
+        .try_for_each(|rule| effect::check_rule(rule, &words));
+    checked.map_err(|error| error.to_string())?;
     let (there, new): (Vec<_>, Vec<_>) = rules.into_iter().partition(|r| own.rules.contains(r));
     if verb == Verb::Add
         && let [there, ..] = &there[..]
@@ -405,7 +409,8 @@ pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
 /// `del PREFIX [table T] [metric N]`, or all arguments of the `add`.
 fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String> {
     let ctx = context(node);
-    let keys: Vec<RouteKey> = match read_own_route(&mut Words::from_args(words), &ctx, node) {
+    let wanted = read_own_route(&mut Words::from_args(words), &ctx, node);
+    let keys: Vec<RouteKey> = match &wanted {
         Ok(route) => vec![route.key],
         Err(error) => {
             let (prefix, table, metric) = selector(words).ok_or_else(|| error.to_string())?;
@@ -417,13 +422,40 @@ fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String
             own.routes.keys().filter(matches).copied().collect()
         }
     };
-    match keys[..] {
-        [key] if own.routes.remove(&key).is_some() => Ok(()),
-        [] | [_] => {
-            Err("no such route in Sidestep (use `ip route del` for routes of the kernel)".into())
-        }
-        _ => Err(format!("{} routes fit; say which `metric`", keys.len())),
+    let [key] = keys[..] else {
+        return Err(match keys.len() {
+            0 => NO_SUCH_ROUTE.into(),
+            several => format!("{several} routes fit; say which `metric`"),
+        });
+    };
+    let there = own.routes.get(&key).ok_or(NO_SUCH_ROUTE)?;
+    if wanted.is_ok_and(|wanted| !is_described(there, &wanted)) {
+        let words = route::print(there, node, Style::Add);
+        return Err(format!(
+            "the route of this prefix, table and metric is another one: {words}"
+        ));
     }
+    own.routes.remove(&key);
+    Ok(())
+}
+
+const NO_SUCH_ROUTE: &str =
+    "no such route in Sidestep (use `ip route del` for routes of the kernel)";
+
+/// Whether a route has everything that the words of another one say.
+fn is_described(there: &Route, said: &Route) -> bool {
+    let says = |said: &NextHop, there: &NextHop| {
+        (said.via.is_none() || said.via == there.via)
+            && (said.dev.is_none() || said.dev == there.dev)
+            && (said.encap.is_none() || said.encap == there.encap)
+    };
+    let hops = said.next_hops.iter().zip(&there.next_hops);
+    let mut hops = hops.map(|(said, there)| says(said, there));
+    said.kind == there.kind
+        && (said.mtu.is_none() || said.mtu == there.mtu)
+        && (said.prefsrc.is_none() || said.prefsrc == there.prefsrc)
+        && said.next_hops.len() <= there.next_hops.len()
+        && hops.all(|says| says)
 }
 
 /// Parses `PREFIX [table T] [metric N]` in any order, and nothing else.
@@ -431,7 +463,8 @@ fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
     let (first, rest) = words.split_first()?;
     let address = || first.parse::<IpAddr>().map(IpNet::from);
     let prefix = match first.as_str() {
-        "default" => IpNet::V6(Ipv6Net::default()),
+        // It has no family.
+        "default" => return None,
         _ => first.parse().or_else(|_| address()).ok()?,
     };
     let (mut table, mut metric) = (TableId::MAIN, None);

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::facts::Facts;
-pub use self::offline::Plan;
+pub use self::offline::{Checked, Plan};
 pub use self::system::other_version;
 use crate::report::{Problem, Severity};
 

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel;
 use sidestep_mirror::Mirror;
-use sidestep_model::config::File;
-use sidestep_model::node::IfIndex;
+use sidestep_model::config::{File, Overlay};
+use sidestep_model::grammar::{Style, route};
+use sidestep_model::node::{IfIndex, Node};
 
 use super::examine;
 use super::facts::{self, Facts, Host, Port};
 use crate::compile::{Compiled, Compiler};
-use crate::daemon::{DaemonError, Devices, KnownNames, Mode, OverlaidNode, choose};
+use crate::daemon::{DaemonError, Devices, KnownNames, Mode, OverlaidNode, choose, resolve};
 use crate::report::Problem;
 
 /// A daemon that would run.
@@ -28,7 +29,47 @@ pub struct Plan {
     pub pin_root: PathBuf,
 }
 
+/// The result of [`Plan::check`].
+#[derive(Debug)]
+pub struct Checked {
+    /// The node with the entries of the file.
+    pub node: Node,
+    /// The entries of the file.
+    pub own: Overlay,
+    /// The entries without an effect, each with the reason.
+    pub without_effect: Vec<String>,
+}
+
 impl Plan {
+    /// Checks ports and node file as a start in the network namespace of the calling thread does.
+    /// Needs no privilege.
+    ///
+    /// # Errors
+    /// The first error, with its place in the file.
+    pub fn check(&self) -> Result<Checked, DaemonError> {
+        let mirror = Mirror::open()?;
+        let mut devices = Devices::default();
+        let live = mirror.node();
+        let (own, names) = resolve(live, &devices, self.mode, &self.ports, &self.config)?;
+        devices.extend(names.into_absent());
+        let overlaid = OverlaidNode::new(live, &own, &devices, BTreeSet::new());
+        let node = overlaid.node(live).clone();
+        let ports = self.ports.iter().filter_map(|port| node.link_by_name(port));
+        let ports = ports.map(|link| link.ifindex).collect();
+        let compiled = Compiler::new(Limits::default()).compile(&node, &ports)?;
+        let unsupported = compiled.index.unsupported.iter();
+        let without_effect = unsupported.filter_map(|(key, why)| {
+            let route = own.routes.get(key)?;
+            Some(format!("{}: {why}", route::print(route, &node, Style::Add)))
+        });
+        let without_effect = without_effect.collect();
+        Ok(Checked {
+            node,
+            own,
+            without_effect,
+        })
+    }
+
     /// Makes all checks that need no daemon, in the network namespace of the calling thread.
     ///
     /// # Errors

@@ -112,6 +112,15 @@ pub(super) fn dont_fragment(packet: &[u8]) -> bool {
     Ipv4View::parse(packet).is_some_and(|(header, _)| header.dont_fragment())
 }
 
+/// Source address of a packet of either version.
+pub(super) fn source(packet: &[u8]) -> Option<IpAddr> {
+    match version(packet)? {
+        6 => Some(Ipv6View::parse(packet)?.0.source().into()),
+        4 => Some(Ipv4View::parse(packet)?.0.source().into()),
+        _ => None,
+    }
+}
+
 /// Destination address of a packet of either version.
 pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match version(packet)? {

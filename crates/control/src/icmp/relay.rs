@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use sidestep_wire::{Header, IcmpView, Icmpv6Type, Protocol};
 
-use super::packet::{Chain, destination, dont_fragment, version};
+use super::packet::{Chain, destination, dont_fragment, source, version};
 use super::{Kind, Message, error};
 use crate::compile::PolicyInfo;
 
@@ -23,10 +23,12 @@ pub struct Relayed {
 }
 
 /// Returns the error for the inner source of a received `ICMPv6` error. None: no policy here
-/// encapsulated the quoted packet, or the source does not need the error.
+/// encapsulated the quoted packet, or the source does not need the error. `is_own` tells the addresses
+/// of this node.
 pub fn relay<'a>(
     error_heard: &[u8],
     mut policies: impl Iterator<Item = &'a PolicyInfo>,
+    is_own: impl Fn(IpAddr) -> bool,
 ) -> Option<Relayed> {
     let (header, quote) = IcmpView::parse(error_heard)?;
     let outer = Chain::parse(quote).filter(|_| version(quote) == Some(6))?;
@@ -37,9 +39,12 @@ pub fn relay<'a>(
     let kind = match (Icmpv6Type(header.kind()), header.code()) {
         (Icmpv6Type::PACKET_TOO_BIG, _) => {
             // The headers before the inner packet stay in place on the whole path to that link.
-            let pushed = quote.len() - packet.len();
+            let pushed = (quote.len() - packet.len()) as u32;
+            let mtu = header.word().checked_sub(pushed)?;
+            // Linux subtracts the encapsulation from the path MTU of its own sockets.
+            let again = is_own(source(packet)?).then(|| linux_headroom(&policy.encap));
             Kind::TooBig {
-                mtu: header.word().checked_sub(pushed as u32)?,
+                mtu: mtu + again.unwrap_or_default(),
             }
         }
         (Icmpv6Type::TIME_EXCEEDED, 0) => Kind::TimeExceeded,
@@ -58,6 +63,13 @@ pub fn relay<'a>(
         destination,
         encap: policy.encap.clone(),
     })
+}
+
+/// Returns the bytes that Linux subtracts from the MTU of a route with this encapsulation
+/// (`seg6_lwt_headroom`). It takes a reduced list for a complete one.
+fn linux_headroom(encap: &Seg6Encap) -> u32 {
+    let segments = encap.segments.len() as u32;
+    40 + 8 + 16 * segments
 }
 
 /// Whether the policy pushes these outer headers. The SRH may be missing (PSP, or a reduced

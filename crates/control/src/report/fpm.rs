@@ -25,7 +25,8 @@ pub struct Fpm {
     pub sweep_within: Option<u64>,
     /// Netlink messages of the present session.
     pub messages: u64,
-    /// Messages of the present session about MPLS and MAC addresses, which have no effect.
+    /// Messages of the present session about MPLS and MAC addresses, and of unknown types, which have
+    /// no effect.
     pub ignored: u64,
     /// Sessions since the start.
     pub sessions: u64,

@@ -83,7 +83,7 @@ fn every_target_forwards_frames_also_after_the_process_ends() {
             [] as [Vec<u8>; 0],
             "detached"
         );
-        assert_eq!(kernel.port_counters(port).expect("counters").forwarded, 8);
+        assert_eq!(kernel.port_counters(port).expect("counters").forwarded, 6);
     });
 }
 

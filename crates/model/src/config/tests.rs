@@ -76,9 +76,9 @@ fn a_file_becomes_a_node() {
 
 #[test]
 fn a_file_without_keys_is_an_error_and_empty_lists_and_a_list_of_names_are_valid() {
-    for text in ["", "\n# nothing\n", "---\n"] {
+    for text in ["", "{}", "--- {} # nothing", "\n# nothing\n", "---\n"] {
         let error = node(text).expect_err(text).to_string();
-        assert!(error.contains("the file is empty"), "{error}");
+        assert!(error.contains("the file has no key"), "{error}");
     }
     for text in ["ports: []", "ports:\nroutes: []\n"] {
         let node = node(text).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -3,18 +3,28 @@
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Location, Spanned};
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, Place, closest};
 use crate::grammar::Words;
 
 /// Reads a document in which every key is optional. A document without any is an error: it is more
 /// often a write that failed than a wish to remove everything.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     let document: Option<T> = parse_whole(text)?;
-    let empty = || {
+    document.filter(|_| !is_empty_map(text)).ok_or_else(|| {
         let expected = "at least one key, such as `ports: []`";
-        ConfigError::new(Place::Whole, "the file is empty", "", expected)
-    };
-    document.ok_or_else(empty)
+        ConfigError::new(Place::Whole, "the file has no key", "", expected)
+    })
+}
+
+/// Whether a document is `{}`, beside comments.
+fn is_empty_map(text: &str) -> bool {
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    let mut rest = lines
+        .flat_map(str::split_whitespace)
+        .filter(|word| *word != "---");
+    matches!((rest.next(), rest.next()), (Some("{}"), None))
 }
 
 /// Reads a document.
@@ -46,7 +56,20 @@ fn plain_words(message: &str) -> (String, String) {
         let key = key.split(", set ").next().unwrap_or(key);
         return (format!("duplicate key `{key}`"), "each key once".to_owned());
     }
+    if let Some((key, keys)) = unknown_field(message) {
+        return (format!("unknown field `{key}`"), one_of_keys(key, &keys));
+    }
+    if message.starts_with("multiple YAML documents") {
+        return ("several documents (`---`)".to_owned(), "one".to_owned());
+    }
+    if message.starts_with("cannot deserialize null") {
+        return (
+            "no value".to_owned(),
+            "one, or quotes around it if it is a text".to_owned(),
+        );
+    }
     match message {
+        "invalid socket address syntax" => wrong("ADDRESS:PORT, such as 127.0.0.1:10143"),
         "invalid u8" => wrong("a number from 0 to 255"),
         "invalid u16" => wrong("a number from 0 to 65535"),
         "invalid u32" => wrong("a number from 0 to 4294967295"),
@@ -62,6 +85,27 @@ fn plain_words(message: &str) -> (String, String) {
             let problem = problem.replace("unknown variant", "unknown value");
             (problem, expected.to_owned())
         }
+    }
+}
+
+/// Returns the field and the known fields in the message of serde, "unknown field `x`, expected one of
+/// `a`, `b`".
+fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
+    let (field, rest) = message.split_once(", expected ")?;
+    let field = field.strip_prefix("unknown field `")?.strip_suffix('`')?;
+    let known = rest.split('`').skip(1).step_by(2).collect();
+    Some((field, known))
+}
+
+/// Returns the known fields, or of many the most similar one.
+fn one_of_keys(field: &str, known: &[&str]) -> String {
+    const FEW: usize = 8;
+    if known.len() <= FEW {
+        return format!("one of {}", known.join(", "));
+    }
+    match closest(field, known.iter().copied()) {
+        Some(similar) => format!("`{similar}`, or another key of the node file"),
+        None => "a key of the node file, such as `ports` and `routes`".to_owned(),
     }
 }
 

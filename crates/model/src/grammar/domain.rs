@@ -30,8 +30,8 @@ fn sid_block(words: &mut Words) -> Result<ipnet::Ipv6Net, ConfigError> {
     let expected = "an IPv6 prefix such as fc00::/16";
     let word = words.value("sid-block", expected)?;
     match value::prefix(word, "sid-block", Some(Family::V6))? {
-        ipnet::IpNet::V6(block) => Ok(block),
-        ipnet::IpNet::V4(_) => Err(super::words::invalid(word, "sid-block", expected)),
+        ipnet::IpNet::V6(block) if !block.addr().is_multicast() => Ok(block),
+        _ => Err(super::words::invalid(word, "sid-block", expected)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-use super::words::{Once, Words, invalid};
+use super::words::{Once, Words, invalid, unknown_word};
 use super::{Context, Names, Style, Word, policy, proxy, value};
 use crate::behavior::attribute::{Attribute, Flavor};
 use crate::behavior::check::{Wrong, join};
@@ -70,7 +70,10 @@ impl Parsed<'_> {
         if wrong.keyword == Attribute::Table.keyword() {
             expected.push_str("; write the route's own table after `dev` or before `encap`");
         }
-        ConfigError::new(word.place, wrong.problem.clone(), word.text, expected)
+        // A missing word is at the keyword in front.
+        let is_missing = matches!(wrong.keyword, "action" | "mode");
+        let value = if is_missing { "" } else { word.text };
+        ConfigError::new(word.place, wrong.problem.clone(), value, expected)
     }
 }
 
@@ -281,7 +284,7 @@ fn parse_action(words: &mut Words) -> Result<Behavior, ConfigError> {
     let expected = join(BEHAVIORS.iter().map(|row| row.name), ", ");
     let value = words.value("action", &expected)?;
     Behavior::from_name(value.text)
-        .ok_or_else(|| ConfigError::new(value.place, "unknown behavior", value.text, expected))
+        .ok_or_else(|| unknown_word(value, "unknown behavior", &expected))
 }
 
 fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigError> {

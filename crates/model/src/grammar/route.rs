@@ -9,7 +9,7 @@ use super::{Context, Word, value};
 use crate::error::ConfigError;
 use crate::node::TableId;
 use crate::policy;
-use crate::route::{Family, NextHop, Route, RouteKey, RouteKind};
+use crate::route::{Family, NextHop, Owner, Route, RouteKey, RouteKind};
 
 mod next_hop;
 mod print;
@@ -185,7 +185,15 @@ impl<'a> Draft<'a> {
             let expected = "default, an address or a prefix";
             return Err(words.missing("prefix", expected));
         };
-        let family = self.family_of(prefix);
+        let family = match (self.family_of(prefix), ctx.owner) {
+            (Some(family), _) => family,
+            (None, Owner::Kernel) => Family::V4,
+            (None, _) => {
+                let problem = format!("ambiguous `{}`", prefix_word.text);
+                let expected = "::/0 or 0.0.0.0/0";
+                return Err(ConfigError::new(prefix_word.place, problem, "", expected));
+            }
+        };
         let prefix = of_family(prefix_word, prefix, family, "prefix")?;
         let kind = self.kind.unwrap_or(RouteKind::Unicast);
         let from = self.source_prefix(family)?;
@@ -227,9 +235,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Determines the family as `ip` does: from the option, the prefix, any other address, else
-    /// IPv4.
-    fn family_of(&self, prefix: Option<IpNet>) -> Family {
+    /// Determines the family as `ip` does: from the option, the prefix, or any other address.
+    fn family_of(&self, prefix: Option<IpNet>) -> Option<Family> {
         let hops = || std::iter::once(&self.hop).chain(&self.hops);
         self.family
             .or_else(|| prefix.as_ref().map(Family::of_prefix))
@@ -246,7 +253,6 @@ impl<'a> Draft<'a> {
                     .map(Family::of_prefix)
             })
             .or_else(|| hops().find_map(|hop| hop.encap.as_ref()?.family()))
-            .unwrap_or(Family::V4)
     }
 
     fn source_prefix(&self, family: Family) -> Result<Option<IpNet>, ConfigError> {

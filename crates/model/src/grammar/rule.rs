@@ -18,8 +18,8 @@ use crate::route::{Family, Owner, Rule, RuleAction};
 /// The rules of a node, as in [`crate::node::Node::rules`].
 pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
 
-const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, blackhole, unreachable, prohibit, \
-                        seg6local-behaviour, or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
+const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, \
+                        blackhole, unreachable, prohibit or seg6local-behaviour";
 
 /// Selectors and actions with a value that the fast path does not support.
 const UNSUPPORTED: [&str; 14] = [

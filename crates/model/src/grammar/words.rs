@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{Names, Word, value};
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, Place, closest};
 use crate::node::{IfIndex, TableId};
 use crate::route::Family;
 
@@ -29,9 +29,15 @@ impl<'a> Words<'a> {
     /// Returns the words of a line in a file. Its first character is at this line and column, both
     /// from 1.
     pub fn from_file(text: &'a str, line: u32, column: u32) -> Self {
-        let at = |byte: usize| Place::File {
-            line,
-            column: column + text[..byte].chars().count() as u32,
+        // Bytes and characters up to the last place: places are in order.
+        let (mut bytes, mut characters) = (0, 0);
+        let mut at = |byte: usize| {
+            characters += text[bytes..byte].chars().count() as u32;
+            bytes = byte;
+            Place::File {
+                line,
+                column: column + characters,
+            }
         };
         let words: Vec<_> = text
             .split_whitespace()
@@ -188,8 +194,21 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Returns the error about an unknown keyword. If a word of `expected` is similar, that is expected.
 pub(super) fn unknown(word: Word, expected: &str) -> ConfigError {
-    ConfigError::new(word.place, "unknown keyword", word.text, expected)
+    unknown_word(word, "unknown keyword", expected)
+}
+
+/// Returns the error about an unknown word. If a word of `expected` is similar, that is expected.
+pub(super) fn unknown_word(word: Word, problem: &str, expected: &str) -> ConfigError {
+    let words = expected
+        .split([',', ' '])
+        .filter(|it| it.len() > 1 && *it != "or");
+    let expected = match closest(word.text, words) {
+        Some(similar) => format!("{similar}, perhaps"),
+        None => expected.to_owned(),
+    };
+    ConfigError::new(word.place, problem, word.text, expected)
 }
 
 pub(super) fn invalid(word: Word, keyword: &str, expected: impl Into<String>) -> ConfigError {

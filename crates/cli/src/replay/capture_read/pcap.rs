@@ -13,7 +13,7 @@ use std::io::Read;
 
 use super::source::Source;
 use super::timestamp::Resolution;
-use super::{BLOCK_MAX, CaptureError, Interface, LINK_TYPE_ETHERNET, Order, Record};
+use super::{BLOCK_MAX, CaptureError, Interface, Order, Record};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -40,6 +40,7 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
 }
 
 pub(super) struct Pcap {
+    link_type: u16,
     order: Order,
     resolution: Resolution,
     /// The one that all packets are of.
@@ -69,14 +70,8 @@ impl Pcap {
         // The upper bits say how long the FCS is, if there is one: behind the packet's end, so
         // padding to us.
         let link_type = order.u32(&header, 20) as u16;
-        if link_type != LINK_TYPE_ETHERNET {
-            return Err(CaptureError::LinkType {
-                offset: 20,
-                interface: "the file".into(),
-                link_type,
-            });
-        }
         Ok(Self {
+            link_type,
             order,
             resolution,
             interface: [Interface {
@@ -130,6 +125,7 @@ impl Pcap {
             timestamp,
             is_outbound: false,
             original_length,
+            link_type: self.link_type,
             data: 0..buffer.len(),
         }))
     }

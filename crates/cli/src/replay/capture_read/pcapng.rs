@@ -8,7 +8,7 @@ use std::io::Read;
 
 use super::source::Source;
 use super::timestamp::Resolution;
-use super::{BLOCK_MAX, CaptureError, Interface, LINK_TYPE_ETHERNET, Order, Record};
+use super::{BLOCK_MAX, CaptureError, Interface, Order, Record};
 
 /// A Section Header Block's type reads the same in both byte orders.
 pub(super) const SECTION_HEADER_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -291,6 +291,7 @@ impl Pcapng {
             timestamp,
             is_outbound: is_outbound(self.order, options.unwrap_or_default()),
             original_length,
+            link_type: self.descriptions[interface].link_type,
             data,
         })
     }
@@ -309,32 +310,20 @@ impl Pcapng {
             timestamp: None,
             is_outbound: false,
             original_length,
+            link_type: self.descriptions[interface].link_type,
             data,
         })
     }
 
-    /// The interface of that number, which stands at `at`; it must be described, and of Ethernet.
+    /// The interface of that number, which stands at `at`; it must be described.
     fn described(&self, block: &Block, number: u32, at: usize) -> Result<usize, CaptureError> {
         let index = number as usize;
-        let Some(description) = self.descriptions.get(index) else {
+        if index >= self.descriptions.len() {
             let count = self.descriptions.len();
             let problem = format!(
                 "a packet of interface {number}; this section has described {count} of them so far"
             );
             return Err(CaptureError::damaged(block.at(at), problem));
-        };
-        if description.link_type != LINK_TYPE_ETHERNET {
-            let interface = match &self.interfaces[index].name {
-                // From the file: it must not reach a terminal as it is.
-                Some(name) => format!("interface {number} ({name:?})"),
-                None => format!("interface {number}"),
-            };
-            let link_type = description.link_type;
-            return Err(CaptureError::LinkType {
-                offset: block.offset,
-                interface,
-                link_type,
-            });
         }
         Ok(index)
     }
