@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(value_name = "SEGMENT", value_parser = segment)]
     pub segments: Vec<Ipv6Addr>,
     /// Hop limit or TTL of the UDP packet [default: 64]
-    #[arg(long, value_name = "N", requires = "source")]
+    #[arg(long, value_name = "N", requires = "source", allow_negative_numbers = true, value_parser = number(0..=u8::MAX))]
     pub hop_limit: Option<u8>,
     /// Ingress port [default: the interface of the captured packet, otherwise the first port]
     #[arg(long, value_name = "NAME")]
@@ -341,12 +341,15 @@ mod tests {
             ),
             ("fc00::1 fc00::2 --frame 00", "cannot be used with"),
             ("--frame 00 --hop-limit 3", "SRC"),
-            ("fc00::1 fc00::2 --hop-limit 256", "0..=255"),
+            (
+                "fc00::1 fc00::2 --hop-limit 256",
+                "expected a number from 0 to 255",
+            ),
             ("--in a.pcap", "--packet"),
             ("--packet 3", "--in"),
             ("--pcap ip6", "--in"),
             ("--frame 00 --pcap ip6", "cannot be used with"),
-            ("--in a.pcap --packet 0", "1.."),
+            ("--in a.pcap --packet 0", "expected a number from 1"),
             ("--frame 00 --packet 3", "cannot be used with"),
         ] {
             let error = parsed(line).expect_err(line);

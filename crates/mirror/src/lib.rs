@@ -29,6 +29,7 @@ mod error;
 pub mod fpm;
 mod genl;
 mod kernel;
+mod legacy;
 mod lifetime;
 mod link;
 mod neighbor;

@@ -9,6 +9,7 @@ use sidestep_model::node::IfIndex;
 
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
+use crate::legacy;
 use crate::link::{self, IFINFOMSG, ifindex};
 use crate::wire::{Attribute, Body, Message, attributes_after, u32_at};
 
@@ -21,7 +22,7 @@ pub struct Survey {
     pub chains: Vec<Chain>,
     /// TC filters at the ingress and egress of the surveyed ports.
     pub filters: Vec<Filter>,
-    /// Tables of the legacy iptables and ip6tables that are loaded.
+    /// Tables of the legacy iptables and ip6tables that have rules or a policy other than ACCEPT.
     pub legacy_tables: Vec<String>,
     /// Connections that conntrack tracks.
     pub connections: u64,
@@ -40,8 +41,19 @@ pub struct Device {
     pub qdisc: String,
     /// ID of the XDP program.
     pub xdp: Option<u32>,
-    /// Largest packet that the device gets from the stack, or that it merges, in bytes.
-    pub gso_max_size: u32,
+    /// Largest packets that the device gets from the stack, or that it merges, if they need BIG TCP:
+    /// parameter of `ip link`, bytes.
+    pub big_sizes: Vec<(&'static str, u32)>,
+}
+
+/// `GSO_LEGACY_MAX_SIZE` (`include/linux/netdevice.h`): larger packets need BIG TCP.
+pub const GSO_LEGACY_MAX_SIZE: u32 = 65536;
+
+impl Device {
+    fn note_size(&mut self, name: &'static str, attribute: &Attribute<'_>) {
+        let size = attribute.u32().filter(|size| *size > GSO_LEGACY_MAX_SIZE);
+        self.big_sizes.extend(size.map(|size| (name, size)));
+    }
 }
 
 /// A base chain of nftables.
@@ -86,7 +98,7 @@ impl Survey {
             devices: devices(&mut requester)?,
             chains: chains().unwrap_or_default(),
             filters: filters(&mut requester, ports, own_filter),
-            legacy_tables: legacy_tables(),
+            legacy_tables: legacy::tables_in_use(),
             connections: number("/proc/sys/net/netfilter/nf_conntrack_count").unwrap_or_default(),
             vrf_strict_mode: number("/proc/sys/net/vrf/strict_mode").map(|mode| mode != 0),
         })
@@ -95,19 +107,6 @@ impl Survey {
 
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn legacy_tables() -> Vec<String> {
-    let listed = |(file, program): (&str, &str)| {
-        let names = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-        let names = names.lines().map(|name| format!("{program} {name}"));
-        names.collect::<Vec<_>>()
-    };
-    let files = [
-        ("ip_tables_names", "iptables"),
-        ("ip6_tables_names", "ip6tables"),
-    ];
-    files.into_iter().flat_map(listed).collect()
 }
 
 fn devices(requester: &mut Requester) -> Result<BTreeMap<IfIndex, Device>, MirrorError> {
@@ -124,13 +123,10 @@ fn device(message: &Message<'_>) -> Option<(IfIndex, Device)> {
     for attribute in attributes_after(message.body, IFINFOMSG) {
         match attribute.kind {
             libc::IFLA_QDISC => device.qdisc = attribute.text(),
-            libc::IFLA_GSO_MAX_SIZE
-            | IFLA_GRO_MAX_SIZE
-            | IFLA_GSO_IPV4_MAX_SIZE
-            | IFLA_GRO_IPV4_MAX_SIZE => {
-                let size = attribute.u32().unwrap_or_default();
-                device.gso_max_size = device.gso_max_size.max(size);
-            }
+            libc::IFLA_GSO_MAX_SIZE => device.note_size("gso_max_size", &attribute),
+            IFLA_GRO_MAX_SIZE => device.note_size("gro_max_size", &attribute),
+            IFLA_GSO_IPV4_MAX_SIZE => device.note_size("gso_ipv4_max_size", &attribute),
+            IFLA_GRO_IPV4_MAX_SIZE => device.note_size("gro_ipv4_max_size", &attribute),
             libc::IFLA_XDP => {
                 let mut nested = attribute.nested();
                 let id = nested.find(|nested| nested.kind == IFLA_XDP_PROG_ID);

@@ -38,15 +38,25 @@ impl ConfigError {
 
 /// Similarity from which on a word may be a misspelled one, from 0 to 1.
 const SIMILAR: f64 = 0.8;
+/// Difference of similarities up to which both words are likely.
+const EQUALLY: f64 = 0.01;
+/// LIMIT: similar words in an error.
+const SIMILAR_MAX: usize = 3;
 
-/// Returns the most similar word, if one is similar.
-pub(crate) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the most similar words as a phrase, if any is similar.
+pub(crate) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_lowercase();
     let similarity = |other: &str| strsim::jaro_winkler(&word, &other.to_lowercase());
     let rated = words.map(|other| (similarity(other), other));
-    let similar = rated.filter(|(similarity, _)| *similarity >= SIMILAR);
-    let best = similar.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map(|(_, word)| word)
+    let rated: Vec<_> = rated
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .collect();
+    let best = rated.iter().map(|it| it.0).max_by(f64::total_cmp)?;
+    let likely = rated
+        .iter()
+        .filter(|(similarity, _)| best - similarity <= EQUALLY);
+    let likely: Vec<_> = likely.take(SIMILAR_MAX).map(|(_, word)| *word).collect();
+    Some(likely.join(" or "))
 }
 
 /// Place in the input.

@@ -44,7 +44,7 @@ fn an_altname_is_a_name_in_every_command() {
     let star = star("livealtname");
     let router = star.router();
     let daemon = star.run(&["--mode", "tc", "enp0s5", LONG, "eth0"]);
-    assert!(daemon.began.contains("eth0 (tc"), "{}", daemon.began);
+    assert!(daemon.began.contains("eth0 (tc)"), "{}", daemon.began);
     let both = [("eth0", "tc"), ("eth1", "tc")].map(|(name, target)| (name.into(), target.into()));
     assert_eq!(port_names(&star), both);
 

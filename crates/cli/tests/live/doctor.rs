@@ -2,9 +2,11 @@
 //! problem names.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,7 +14,8 @@ use sidestep_control::api::Request;
 use sidestep_control::report::{self, Problem, Severity};
 
 use crate::common::program;
-use crate::support::{Star, begin, eventually, made, output, printed, report, text_of};
+use crate::support::frames::{destination6, ethernet, udp};
+use crate::support::{ROUTER, Star, begin, eventually, made, output, printed, report, text_of};
 
 /// A fault: its code, and the shell command that seeds it.
 type Fault = (&'static str, &'static str);
@@ -81,6 +84,7 @@ fn seed_and_repair(star: &Star, args: &[&str], (code, seed): Fault) {
         find(&doctor(star, args), code).is_none().then_some(())
     });
     if with_daemon {
+        assert_forwards(star, code);
         let ports: report::Ports = report(star.router(), Request::ShowPorts);
         assert!(
             ports.iter().all(|port| port.target != "none"),
@@ -88,6 +92,29 @@ fn seed_and_repair(star: &Star, args: &[&str], (code, seed): Fault) {
         );
         let routes = printed(star.router(), &["route", "show"]);
         assert!(routes.contains("fc00:77::/32 "), "{code}: {routes}");
+    }
+}
+
+/// Checks that a packet of the plain route and one of the headend cross the router.
+fn assert_forwards(star: &Star, after: &str) {
+    let (from, to) = (star.socket("a"), star.socket("b"));
+    for destination in ["fc00:b::2", "2001:db8:b::1"] {
+        let [source, destination]: [IpAddr; 2] =
+            ["fc00:a::2", destination].map(|text| text.parse().expect("an address"));
+        let packet = udp(source, destination, 64, b"x");
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+        let arrived = eventually(&format!("a packet to {destination} after {after}"), || {
+            from.send(&frame).expect("send");
+            to.receive(Duration::from_millis(200)).expect("receive")
+        });
+        // The segment of the headend is the host, too.
+        let outer: Ipv6Addr = "fc00:b::2".parse().expect("an address");
+        assert_eq!(
+            destination6(&arrived),
+            Some(outer),
+            "{destination} after {after}"
+        );
+        to.drain().expect("receive");
     }
 }
 
@@ -113,7 +140,19 @@ fn faults_of_a_running_node_are_found_and_repaired() {
     let start = "sidestep run --detach --mode tc --require-seg6-enabled eth0 eth1 eth2";
     shell(&star, start);
     assert_eq!(doctor(&star, &[]), [], "a healthy node");
-    let faults: [Fault; 14] = [
+    // The table exists once it has been read, and filters nothing.
+    shell(
+        &star,
+        "python3 -c 'import ctypes, socket; s = socket.socket(2, 3, 255); \
+         b = ctypes.create_string_buffer(b\"filter\", 84); n = ctypes.c_uint(84); \
+         ctypes.CDLL(None).getsockopt(s.fileno(), 0, 64, b, ctypes.byref(n))'",
+    );
+    assert_eq!(doctor(&star, &[]), [], "with an empty table of iptables");
+    let faults: [Fault; 17] = [
+        (
+            "port_without_address",
+            "ip -6 address flush dev eth2 && ip -6 neighbor flush dev eth2",
+        ),
         (
             "forwarding6_off",
             "sysctl -qw net.ipv6.conf.all.forwarding=0",
@@ -137,6 +176,10 @@ fn faults_of_a_running_node_are_found_and_repaired() {
         ("mtu_without_ipv6", "ip link set dev eth2 mtu 1000"),
         ("tunsrc_not_local", "ip sr tunsrc set fc00:99::1"),
         (
+            "big_tcp",
+            "ip link set dev eth2 gso_max_size 196608 gro_max_size 196608",
+        ),
+        (
             "sid_not_in_kernel",
             "sidestep route add fc00:6::e/128 encap seg6local action End dev eth0",
         ),
@@ -151,6 +194,11 @@ fn faults_of_a_running_node_are_found_and_repaired() {
         (
             "hmac_key_missing",
             "ip -6 route add 2001:db8:7::/64 encap seg6 mode encap segs fc00:b::2 hmac 7 dev eth1",
+        ),
+        (
+            "source_unclear",
+            "ip sr tunsrc set :: && ip address del fc00:b::1/64 dev eth1 && \
+             ip -6 route add fc00:b::/64 dev eth1",
         ),
     ];
     for fault in faults {
@@ -202,6 +250,18 @@ fn faults_of_the_command_line_are_repaired_by_another_start() {
     let small =
         "sidestep stop && sidestep run --detach --mode tc --limit policies=2 eth0 eth1 eth2";
     seed_and_repair(&star, &[], ("table_full", small));
+    let segments: Vec<_> = (1..=11)
+        .map(|number| format!("fc00:c::{number:x}"))
+        .collect();
+    let long: &'static str = Box::leak(
+        format!(
+            "ip -6 route add 2001:db8:d::/64 encap seg6 mode encap segs {} dev eth2; sidestep stop \
+             && sidestep run --detach --mode xdp eth0 eth1 eth2",
+            segments.join(",")
+        )
+        .into_boxed_str(),
+    );
+    seed_and_repair(&star, &[], ("xdp_headroom", long));
     shell(&star, stop);
 
     // A service whose port is left out, in a node file.
@@ -237,6 +297,10 @@ fn faults_without_a_single_command_are_found_and_end_with_their_cause() {
     let service = "sidestep route add fc00:5:ad::/128 encap seg6local action End.AD oif svc0 \
         inner l2 \
                    liveness link dev svc0 && ip link set dev svc1 down";
+    let lost_route = "route add fc00:5:d6::/128 encap seg6local action End dev sr0 proto bgp";
+    let lost = format!(
+        "ip link set sr1 up && ip -6 {lost_route} && ip link set sr0 down && ip link set sr0 up"
+    );
     let policy = "sidestep policy add p color 1 endpoint fc00:9::2 segs fc00:9::2";
     let faults = [
         (
@@ -253,6 +317,21 @@ fn faults_without_a_single_command_are_found_and_end_with_their_cause() {
             "policy_invalid",
             policy.to_owned(),
             "ip -6 route add fc00:9::/64 via fc00:b::2".to_owned(),
+        ),
+        (
+            "sid_hidden",
+            "ip address add fc00:5:e::/128 dev lo".to_owned(),
+            "ip address del fc00:5:e::/128 dev lo".to_owned(),
+        ),
+        (
+            "sids_lost",
+            format!("ip link add sr0 type veth peer name sr1 && ip link set sr0 up && {lost}"),
+            format!("ip -6 {lost_route}"),
+        ),
+        (
+            "domain_without_inside",
+            "sidestep domain add sid-block fc00:5::/32".to_owned(),
+            "sidestep domain add inside eth1".to_owned(),
         ),
         (
             "port_missing",

@@ -7,7 +7,6 @@ use std::process::Output;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_model::behavior::endpoint::BEHAVIORS;
 use sidestep_testkit::Napi;
 use sidestep_testkit::capability::skip;
 
@@ -228,7 +227,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, vrfs, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, local_srh, require_seg6_enabled, encap_lookup_main, ipv4_too_big, redirect_peer, fragment_rate, fragment_burst, icmp_rate, icmp_burst, metrics, fpm, fpm_hold, group, pin_root, mode, limits, hmac",
+            "line 2, column 1: unknown field `roots`; expected routes, perhaps",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
@@ -282,11 +281,9 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         &[&["route", "add"][..], &there.split(' ').collect::<Vec<_>>()].concat(),
     );
     let before: report::Routes = report(router, Request::ShowRoutes { all: true });
-    let known: Vec<_> = BEHAVIORS.iter().map(|row| row.name).collect();
-    let unknown = format!(
-        "word 5: unknown behavior \"End.DT64\"; expected {}",
-        known.join(", ")
-    );
+    let unknown =
+        "word 5: unknown behavior \"End.DT64\"; expected End.DT6 or End.DT4 or End.DT46, perhaps"
+            .to_owned();
     let not_its_own = "no such route in Sidestep (use `ip route del` for routes of the kernel)";
     let cases = vec![
         (
@@ -303,11 +300,11 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 dev eth0",
-            "word 4: End.DT46 requires `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
+            "word 4: End.DT46 requires `table` or `vrftable`; expected table TABLE or vrftable TABLE",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.X dev eth0",
-            "word 4: End.X requires `nh6` \"action\"; expected nh6 IPV6",
+            "word 4: End.X requires `nh6`; expected nh6 IPV6",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth9",

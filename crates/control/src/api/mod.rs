@@ -333,10 +333,9 @@ pub fn parse_request(line: &str) -> Result<Request, String> {
             None if error.is_eof() => "the JSON text is incomplete",
             None => &text,
         };
-        format!(
-            "not a request: {}",
-            text.replace("unknown variant", "unknown operation")
-        )
+        let text = text.replace("unknown variant", "unknown operation");
+        let number = "expected a number from 0 to 4294967295";
+        format!("not a request: {}", text.replace("expected u32", number))
     };
     let Received { version, request } = serde_json::from_str(line).map_err(not_a_request)?;
     if version != VERSION {
@@ -351,7 +350,20 @@ pub fn parse_request(line: &str) -> Result<Request, String> {
         let batch = policy_batch::parse(batch.get())?;
         return Ok(Request::PolicyBatch { batch });
     }
-    serde_json::from_str(request).map_err(not_a_request)
+    let parsed = serde_json::from_str(request).map_err(not_a_request)?;
+    // serde accepts any fields of an operation without fields.
+    let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(request).unwrap_or_default();
+    let further = fields.keys().find(|field| **field != "op");
+    match (further, has_fields(&parsed)) {
+        (Some(field), false) => Err(format!("not a request: unknown field `{field}`")),
+        _ => Ok(parsed),
+    }
+}
+
+/// Whether an operation has fields.
+fn has_fields(request: &Request) -> bool {
+    let value = serde_json::to_value(request);
+    value.is_ok_and(|value| value.as_object().is_some_and(|fields| fields.len() > 1))
 }
 
 /// An answer on the wire.

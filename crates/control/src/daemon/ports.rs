@@ -64,7 +64,11 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
 pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), DaemonError> {
     for name in ports {
         let wrong = |why| DaemonError::Port {
-            name: name.clone(),
+            name: if name.is_empty() {
+                "\"\"".into()
+            } else {
+                name.clone()
+            },
             why,
         };
         if !config::is_interface_name(name) {

@@ -12,7 +12,7 @@ const NFTABLES_BYPASSED: Code = Code::warning(
 );
 const IPTABLES_BYPASSED: Code = Code::warning(
     "iptables_bypassed",
-    "tables of the legacy iptables are loaded; forwarded packets do not pass them",
+    "tables of the legacy iptables have rules or policies; forwarded packets do not pass them",
 );
 const NAT_BYPASSED: Code = Code::warning(
     "nat_bypassed",
@@ -104,7 +104,7 @@ fn legacy(facts: &Facts<'_>) -> Option<Problem> {
     let tables = &facts.survey.legacy_tables;
     (!tables.is_empty()).then(|| {
         let sentence = format!(
-            "legacy tables are loaded ({}): packets that Sidestep forwards do not pass them",
+            "legacy tables are in use ({}): packets that Sidestep forwards do not pass them",
             tables.join(", ")
         );
         IPTABLES_BYPASSED.without_command(sentence)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sidestep_datapath::abi::SIDESTEP_POLICY_ENCAPS_L2;
 use sidestep_datapath::kernel::Target;
+use sidestep_mirror::survey::GSO_LEGACY_MAX_SIZE;
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::{IfIndex, Link, LinkKind};
 use sidestep_model::source::{CandidateState, SourceCandidate};
@@ -161,24 +162,19 @@ fn state(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
 
 /// The packet path has no jumbo payload option, which the kernel gives these packets.
 fn big_tcp(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
-    let size = facts.survey.devices.get(&link.ifindex)?.gso_max_size;
-    (size > GSO_LEGACY_MAX_SIZE).then(|| {
-        let name = &link.name;
-        let sizes = [
-            "gso_max_size",
-            "gro_max_size",
-            "gso_ipv4_max_size",
-            "gro_ipv4_max_size",
-        ];
-        let sizes = sizes.map(|size| format!(" {size} {GSO_LEGACY_MAX_SIZE}"));
-        BIG_TCP.problem(
-            format!(
-                "{name} has packets of up to {size} bytes (BIG TCP): Linux forwards those above 64 \
-                 KiB, slowly"
-            ),
-            format!("ip link set dev {name}{}", sizes.concat()),
-        )
-    })
+    let sizes = &facts.survey.devices.get(&link.ifindex)?.big_sizes;
+    let largest = sizes.iter().map(|(_, size)| size).max()?;
+    let name = &link.name;
+    let repair = sizes
+        .iter()
+        .map(|(size, _)| format!(" {size} {GSO_LEGACY_MAX_SIZE}"));
+    Some(BIG_TCP.problem(
+        format!(
+            "{name} has packets of up to {largest} bytes (BIG TCP): Linux forwards those above 64 KiB, \
+             slowly"
+        ),
+        format!("ip link set dev {name}{}", repair.collect::<String>()),
+    ))
 }
 
 /// Segment lists that XDP cannot push.
@@ -227,8 +223,6 @@ fn without_address(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     })
 }
 
-/// `GSO_LEGACY_MAX_SIZE` (`include/linux/netdevice.h`): larger packets need BIG TCP.
-const GSO_LEGACY_MAX_SIZE: u32 = 65536;
 /// Bytes that XDP can add in front of a frame: `XDP_PACKET_HEADROOM` without `struct xdp_frame`.
 const XDP_HEADROOM_MAX: u32 = 256 - 40;
 

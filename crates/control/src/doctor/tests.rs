@@ -457,15 +457,11 @@ fn sids_that_went_with_their_link_are_reported_when_it_is_back() {
 fn ports_with_big_tcp_without_addresses_and_without_headroom_are_reported() {
     let mut case = Case::new("");
     let eth0 = case.link("eth0").ifindex;
-    case.survey
-        .devices
-        .get_mut(&eth0)
-        .expect("eth0")
-        .gso_max_size = 196_608;
+    case.survey.devices.get_mut(&eth0).expect("eth0").big_sizes =
+        vec![("gso_max_size", 196_608), ("gro_max_size", 70_000)];
     let problem = case.problems().pop_first().expect("a problem");
     assert_eq!(problem.code, "big_tcp");
-    let repair = "ip link set dev eth0 gso_max_size 65536 gro_max_size 65536 gso_ipv4_max_size \
-        65536 gro_ipv4_max_size 65536";
+    let repair = "ip link set dev eth0 gso_max_size 65536 gro_max_size 65536";
     assert_eq!(problem.repair.as_deref(), Some(repair));
 
     let mut case = Case::new("");

@@ -60,7 +60,10 @@ fn every_attribute_of_a_plain_route_is_mirrored() {
              -6 route add 2001:db8:7::/48 nexthop via fc00:1::2 dev va weight 3 nexthop via fc00:2::2 dev vc",
         );
         until(&mut mirror, "the last route", |node| {
-            !to(node, "2001:db8:7::/48").is_empty()
+            // The kernel adds the route of an address a little later.
+            ["2001:db8:7::/48", "fc00:1::1/128"]
+                .iter()
+                .all(|prefix| !to(node, prefix).is_empty())
         });
         let (a, c) = (index(&mirror, "va"), index(&mirror, "vc"));
         let node = mirror.node();

@@ -160,7 +160,7 @@ fn an_error_in_the_yaml_or_in_a_value_has_its_line_and_column() {
     for (text, want) in [
         (
             "port: [eth0]\n",
-            "line 1, column 1: unknown field `port`; expected one of ports, routes",
+            "line 1, column 1: unknown field `port`; expected ports, perhaps",
         ),
         (
             "ports:\n  eth0: {mtuu: 1500}\n",

@@ -91,20 +91,20 @@ fn plain_words(message: &str) -> (String, String) {
 /// Returns the field and the known fields in the message of serde, "unknown field `x`, expected one of
 /// `a`, `b`".
 fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
-    let (field, rest) = message.split_once(", expected ")?;
+    let (field, known) = message.split_once(", expected ")?;
     let field = field.strip_prefix("unknown field `")?.strip_suffix('`')?;
-    let known = rest.split('`').skip(1).step_by(2).collect();
-    Some((field, known))
+    let known = known.strip_prefix("one of ").unwrap_or(known).split(", ");
+    Some((field, known.map(|key| key.trim_matches('`')).collect()))
 }
 
 /// Returns the known fields, or of many the most similar one.
 fn one_of_keys(field: &str, known: &[&str]) -> String {
-    const FEW: usize = 8;
+    const FEW: usize = 12;
     if known.len() <= FEW {
         return format!("one of {}", known.join(", "));
     }
     match closest(field, known.iter().copied()) {
-        Some(similar) => format!("`{similar}`, or another key of the node file"),
+        Some(similar) => format!("{similar}, perhaps"),
         None => "a key of the node file, such as `ports` and `routes`".to_owned(),
     }
 }

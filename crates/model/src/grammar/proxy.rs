@@ -201,7 +201,7 @@ mod tests {
         all_refused(&[
             (
                 "End.AD nh6 fd00::1",
-                "word 4: End.AD requires `oif` \"action\"; expected oif DEV",
+                "word 4: End.AD requires `oif`; expected oif DEV",
             ),
             (
                 "End.AD oif eth1 chain back",
@@ -284,11 +284,11 @@ mod tests {
             ),
             (
                 "End.AS oif eth1 segs fc00::1",
-                "word 4: End.AS requires `src` \"action\"; expected src IPV6",
+                "word 4: End.AS requires `src`; expected src IPV6",
             ),
             (
                 "End.AS oif eth1 src fc00::1",
-                "word 4: End.AS requires `srh` \"action\"",
+                "word 4: End.AS requires `srh`",
             ),
             (
                 "End.AS oif eth1 segs fc00::1 src ff02::1",
@@ -300,7 +300,7 @@ mod tests {
             ),
             (
                 "End.AM oif eth1",
-                "word 4: End.AM requires `nh6` or `nheth` \"action\"",
+                "word 4: End.AM requires `nh6` or `nheth`",
             ),
             (
                 "End.AM oif eth1 nh6 fd00::1 nh4 10.0.0.1",

@@ -194,17 +194,20 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Returns the error about an unknown keyword. If a word of `expected` is similar, that is expected.
+/// Returns the error about an unknown keyword.
 pub(super) fn unknown(word: Word, expected: &str) -> ConfigError {
     unknown_word(word, "unknown keyword", expected)
 }
 
-/// Returns the error about an unknown word. If a word of `expected` is similar, that is expected.
+/// Length of a list of words up to which an error has all of them.
+const SHORT: usize = 120;
+
+/// Returns the error about an unknown word. Of a long list, it names the similar words.
 pub(super) fn unknown_word(word: Word, problem: &str, expected: &str) -> ConfigError {
     let words = expected
         .split([',', ' '])
         .filter(|it| it.len() > 1 && *it != "or");
-    let expected = match closest(word.text, words) {
+    let expected = match closest(word.text, words).filter(|_| expected.len() > SHORT) {
         Some(similar) => format!("{similar}, perhaps"),
         None => expected.to_owned(),
     };

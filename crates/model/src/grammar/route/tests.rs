@@ -226,15 +226,15 @@ fn errors_about_an_encapsulation_name_the_word() {
     all_refused(&[
         (
             "fc00::1 encap seg6local action End.DT5 dev eth0",
-            "word 5: unknown behavior \"End.DT5\"; expected End, End.X, End.T,",
+            "word 5: unknown behavior \"End.DT5\"; expected End.T or End.DT6 or End.DT4, perhaps",
         ),
         (
             "fc00::1 encap seg6local action End.DT6 dev eth0",
-            "word 4: End.DT6 requires `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
+            "word 4: End.DT6 requires `table` or `vrftable`; expected table TABLE or vrftable TABLE",
         ),
         (
             "fc00::1 encap seg6local action End.X dev eth0",
-            "word 4: End.X requires `nh6` \"action\"; expected nh6 IPV6",
+            "word 4: End.X requires `nh6`; expected nh6 IPV6",
         ),
         (
             "fc00::1 encap seg6local action End nh6 fc00::1 dev eth0",
@@ -270,7 +270,7 @@ fn errors_about_an_encapsulation_name_the_word() {
         ),
         (
             "10.0.0.0/8 encap seg6 mode inline segs fc00::1 dev eth0",
-            "word 4: inline (H.Insert) is for IPv6 routes only \"mode\"; expected encap or encap.red",
+            "word 4: inline (H.Insert) is for IPv6 routes only; expected encap or encap.red",
         ),
         (
             "fc00::/64 encap seg6 mode inline segs fc00::1 tunsrc fc00::2 dev eth0",
