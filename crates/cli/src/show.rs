@@ -240,7 +240,7 @@ fn status_table(status: &report::Status) -> Table {
         table.add_row(["fpm", &fpm_text(fpm)]);
     }
     for problem in &status.problems {
-        let sentence = format!("{}: {}", problem.code, problem.sentence);
+        let sentence = format!("{}: {}", problem.code, problem.description());
         table.add_row([problem.severity.name(), &sentence]);
         if let Some(repair) = &problem.repair {
             table.add_row(["repair", repair]);

@@ -2,6 +2,7 @@
 //! problem names.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
@@ -562,7 +563,26 @@ fn the_log_and_show_status_have_what_doctor_finds() {
     eventually("it is logged", || {
         has("note    resolved: port_down: port eth1 is down")
     });
+
+    // A full file becomes the former one. Its lines are as good as those of the daemon.
+    let full = "x".repeat(600 << 10);
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .expect("the log");
+    file.write_all(full.as_bytes()).expect("written");
+    star.ip().run("link set dev eth1 down");
+    let former = log.with_file_name("log.1");
+    eventually("the former file", || former.exists().then_some(()));
+    eventually("a new file", || {
+        has("error   port_down: port eth1 is down; repair: ip link set dev eth1 up")
+    });
+    let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+    assert!(length(&log) < 1000, "{}", length(&log));
+    assert!(length(&former) > 600 << 10);
+    star.ip().run("link set dev eth1 up");
     printed(star.router(), &["stop"]);
+    assert!(!former.exists());
 }
 
 #[test]

@@ -3,9 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sidestep_datapath::abi::{PUNT_reverse_path, PUNT_seg6_disabled};
+use sidestep_datapath::abi::{
+    DROP_no_egress, PUNT_egress, PUNT_reverse_path, PUNT_seg6_disabled, Reason,
+};
+use sidestep_datapath::kernel::Target;
 use sidestep_datapath::{RouteId, Trace, TraceEvent, Verdict};
-use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::RouteKey;
 
 use super::Daemon;
@@ -52,7 +55,8 @@ impl Daemon {
         let verdict = if selection.processes(verdict) || (from.is_none() && is_filtered) {
             None
         } else {
-            Some(verdict)
+            let key = selection.key(&self.compiled.index);
+            Some(on_target(node, port.target, verdict, key.as_ref()))
         };
         let (egress, reason) = match verdict {
             Some(Verdict::Forward { ifindex }) => {
@@ -86,6 +90,28 @@ impl Daemon {
     fn one_route(&self, key: &RouteKey) -> Result<report::Route, String> {
         let counts = self.counts_of_routes(std::iter::once(key))?;
         self.route_report(self.node(), key, &counts)
+    }
+}
+
+/// Returns the verdict of the port's target: an egress without XDP transmit takes no packets of XDP
+/// ports. Linux forwards them, except those of Sidestep-only routes.
+fn on_target(node: &Node, target: Target, verdict: Verdict, route: Option<&RouteKey>) -> Verdict {
+    let Verdict::Forward { ifindex } = verdict else {
+        return verdict;
+    };
+    let egress = node.links.get(&IfIndex(ifindex));
+    if target != Target::Xdp || egress.is_none_or(|link| link.xdp_transmit) {
+        return verdict;
+    }
+    let route = route.and_then(|key| node.routes.get(key));
+    let number = match route {
+        Some(route) if !route.owner.in_kernel() => DROP_no_egress,
+        _ => PUNT_egress,
+    };
+    match Reason::from_number(number) {
+        Some(reason) if reason.is_drop() => Verdict::Drop(reason),
+        Some(reason) => Verdict::Punt(reason),
+        None => verdict,
     }
 }
 
