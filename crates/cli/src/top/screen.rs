@@ -2,7 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect, Size};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span, Text};
 use ratatui::widgets::{Cell as TableCell, Paragraph, Row, Table};
@@ -126,7 +126,7 @@ impl Screen {
         let heights = shares(&wanted, area.height.into());
         let areas = Layout::vertical(heights.iter().map(|it| Constraint::Length(*it as u16)));
         for (grid, area) in grids.into_iter().zip(areas.split(area).iter()) {
-            frame.render_widget(self.table(grid, 0, area.height), *area);
+            frame.render_widget(self.table(grid, 0, area.as_size()), *area);
         }
     }
 
@@ -137,7 +137,7 @@ impl Screen {
         }
         self.page = usize::from(area.height.saturating_sub(1)).max(1);
         self.scroll = self.scroll.min(grid.rows.len().saturating_sub(self.page));
-        frame.render_widget(self.table(grid, self.scroll, area.height), area);
+        frame.render_widget(self.table(grid, self.scroll, area.as_size()), area);
     }
 
     /// Lines above the tables: the daemon, the sum of all ports, and the problems.
@@ -212,7 +212,8 @@ impl Screen {
     }
 
     /// Returns a table with the rows from `first` on that fit below the heads.
-    fn table(&self, grid: &Grid, first: usize, height: u16) -> Table<'static> {
+    fn table(&self, grid: &Grid, first: usize, size: Size) -> Table<'static> {
+        let height = size.height;
         let rows = usize::from(height.saturating_sub(1));
         let shown: Vec<_> = grid.rows.iter().skip(first).take(rows).collect();
         let mut heads: Vec<String> = grid.heads.iter().map(|head| (*head).to_owned()).collect();
@@ -228,6 +229,8 @@ impl Screen {
             widest.max(least) as u16
         };
         let last = heads.len() - 1;
+        let taken: u16 = (0..last).map(|column| width(column) + SPACING).sum();
+        let room = usize::from(size.width.saturating_sub(taken));
         let widths: Vec<_> = (0..last)
             .map(|column| Constraint::Length(width(column)))
             .chain([Constraint::Fill(1)])
@@ -243,14 +246,19 @@ impl Screen {
             TableCell::from(Text::from(head.clone()).alignment(align(column)))
         });
         let cell = |(column, cell): (usize, &Cell)| {
-            let text = Text::from(cell.text.clone()).alignment(align(column));
+            let text = if column == last {
+                cut(&cell.text, room)
+            } else {
+                cell.text.clone()
+            };
+            let text = Text::from(text).alignment(align(column));
             TableCell::from(text).style(self.style(cell.tone))
         };
         let row = |line: &&Line| Row::new(line.cells.iter().enumerate().map(cell));
         let head_style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         Table::new(shown.iter().map(row), widths)
             .header(Row::new(head).style(head_style))
-            .column_spacing(2)
+            .column_spacing(SPACING)
     }
 
     fn style(&self, tone: Tone) -> Style {
@@ -282,6 +290,18 @@ fn shares(wanted: &[usize], lines: usize) -> Vec<usize> {
         left -= 1;
     }
     shares
+}
+
+/// Blanks between two columns.
+const SPACING: u16 = 2;
+
+/// Returns a text of at most so many characters. An ellipsis ends one that was longer.
+fn cut(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(room.saturating_sub(1));
+    kept.chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -497,6 +497,28 @@ fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
     shell(&star, start);
     assert_eq!(find(&doctor(&star, &ports), "dead_instance"), None);
     assert!(printed(star.router(), &["route", "show"]).contains("fc00:77::/32 "));
+
+    // One with a root of its own for the pins.
+    let own = "sidestep stop && sidestep run --detach --pin-root /sys/fs/bpf/livedoctor --mode tc \
+        eth0 eth1";
+    shell(&star, own);
+    shell(&star, TYPED);
+    let killed = Pid::from_raw(pid() as i32);
+    kill(killed, Signal::SIGKILL).expect("it runs");
+    let found = dead(killed);
+    assert!(
+        found.sentence.contains("/sys/fs/bpf/livedoctor/"),
+        "{found:?}"
+    );
+    shell(&star, &found.repair.expect("a repair"));
+    assert_eq!(find(&doctor(&star, &ports), "dead_instance"), None);
+    assert!(printed(star.router(), &["route", "show"]).contains("fc00:77::/32 "));
+    shell(
+        &star,
+        "sidestep stop && sidestep run --detach --mode tc eth0 eth1",
+    );
+    let _ = fs::remove_dir("/sys/fs/bpf/livedoctor");
+    shell(&star, TYPED);
     let killed = Pid::from_raw(pid() as i32);
     kill(killed, Signal::SIGKILL).expect("it runs");
     dead(killed);

@@ -13,7 +13,7 @@ use crate::support::frames::{
     Checksums, ETHERNET, IPV4, IPV6, ROUTING, TCP, checksums, echo_request, ethernet, icmpv6_type,
     ipv6, source6, srh, udp,
 };
-use crate::support::{ROUTER, Star, begin, made, modes, printed, report};
+use crate::support::{ROUTER, Star, begin, eventually, made, modes, printed, report};
 
 const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const SHORTLY: Duration = Duration::from_millis(100);
@@ -394,6 +394,58 @@ fn a_headend_tells_on_what_comes_back_to_it() {
         let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
         assert_eq!(icmp.relayed.get("packet_too_big"), Some(&2), "{icmp:?}");
         assert_eq!(icmp.relayed.get("time_exceeded"), Some(&2), "{icmp:?}");
+    }
+}
+
+/// A socket of the headend itself learns the path MTU less the encapsulation, once.
+#[test]
+fn a_socket_of_the_headend_learns_the_path_mtu() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for (red, grown) in [("", 80), (".red", 64)] {
+        let star = Star::new("liveicmpown");
+        star.ip().all([
+            "address add fc00:5::1/128 dev lo",
+            "route add fc0a::/16 via fc00:c::2 dev eth2",
+            &*format!(
+                "route add 2001:db8:c::/48 encap seg6 mode encap{red} segs fc0a::1,fc0a::2 dev eth2"
+            ),
+        ]);
+        let _daemon = star.run(&["--mode", "tc", "eth0", "eth2"]);
+        let c = star.socket("c");
+        let socket = star.router().run(|| {
+            let socket = std::net::UdpSocket::bind("[fc00:c::1]:0").expect("a socket");
+            socket.connect("[2001:db8:c::1]:9").expect("a route");
+            socket
+        });
+        let socket = socket.expect("the namespace");
+        socket.send(&[5; 1200]).expect("sent");
+        let out = c.receive(SECOND).expect("receive").expect("encapsulated");
+        let outer = &out[ETHERNET..];
+        assert_eq!(outer.len(), 40 + 8 + 1200 + grown, "{red}");
+        let quote = &outer[..outer.len().min(1232)];
+        let head = [&[2, 0, 0, 0][..], &1350u32.to_be_bytes(), quote].concat();
+        let packet = icmpv6("fc0a::1", "fc00:5::1", head);
+        let frame = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet);
+        // Linux takes a reduced list for a complete one.
+        let expected = 1350 - grown as i32;
+        // IPV6_MTU of a connected socket.
+        let script = "import socket as s; u = s.socket(s.AF_INET6, s.SOCK_DGRAM); \
+            u.connect(('2001:db8:c::1', 9)); print(u.getsockopt(s.IPPROTO_IPV6, 24))";
+        let mtu = || -> i32 {
+            let text = star
+                .router()
+                .exec(&["python3", "-c", script])
+                .expect("python3");
+            text.trim().parse().expect("a number")
+        };
+        let before = mtu();
+        let learned = eventually("the path MTU", || {
+            c.send(&frame).expect("send");
+            Some(mtu()).filter(|mtu| *mtu != before)
+        });
+        assert_eq!(learned, expected, "{red}");
     }
 }
 
