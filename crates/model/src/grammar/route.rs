@@ -18,6 +18,9 @@ mod steering;
 use next_hop::Hop;
 pub use print::{print, print_next_hop, print_resolved};
 
+/// LIMIT: next hops of a route. A group has as many slots.
+const NEXT_HOPS_MAX: usize = 256;
+
 const EXPECTED: &str = "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix";
 
 /// Parses a route.
@@ -76,6 +79,10 @@ impl<'a> Draft<'a> {
         match word.text {
             "nexthop" => {
                 self.nexthop.get_or_insert(word);
+                if self.hops.len() >= NEXT_HOPS_MAX {
+                    let problem = format!("more than {NEXT_HOPS_MAX} next hops:");
+                    return Err(ConfigError::new(word.place, problem, word.text, ""));
+                }
                 self.hops.push(Hop::default());
                 return Ok(());
             }

@@ -222,6 +222,16 @@ fn errors_name_the_place_and_what_is_allowed() {
 }
 
 #[test]
+fn a_route_has_at_most_256_next_hops() {
+    let line = |count: usize| format!("fc00::/16 {}", "nexthop dev eth0 ".repeat(count));
+    parse_line(&line(256), &ctx()).expect("256 next hops");
+    let error = parse_line(&line(100_000), &ctx())
+        .expect_err("too many")
+        .to_string();
+    assert_eq!(error, "word 770: more than 256 next hops: \"nexthop\"");
+}
+
+#[test]
 fn errors_about_an_encapsulation_name_the_word() {
     all_refused(&[
         (
