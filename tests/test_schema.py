@@ -105,8 +105,8 @@ class Schema(unittest.TestCase):
         return [error.message for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(document)]
 
     def test_the_keys_are_those_of_the_program(self):
+        # The program does not list the keys at the top, because they are many: crates/model compares them.
         keys = {
-            "nothing: 1": SCHEMA["properties"],
             "ports: {eth0: {nothing: 1}}": SCHEMA["$defs"]["port"]["properties"],
             "ports: {eth0: {vlan: {nothing: 1}}}": SCHEMA["$defs"]["port"]["properties"]["vlan"]["properties"],
             "hmac: {7: {nothing: 1}}": SCHEMA["$defs"]["key"]["properties"],

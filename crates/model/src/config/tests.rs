@@ -1,3 +1,5 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::*;
 use crate::grammar::Style;
 use crate::hmac::Secret;
@@ -498,4 +500,27 @@ fn errors_of_values_say_what_is_allowed() {
     ] {
         assert_eq!(error(text), want, "{text}");
     }
+}
+
+/// `tests/test_schema.py` compares the other keys, which the program lists in its errors.
+#[test]
+fn the_schema_has_the_keys_of_a_node_file() {
+    #[derive(serde::Deserialize)]
+    struct Schema {
+        properties: BTreeMap<String, serde::de::IgnoredAny>,
+    }
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/node-file.schema.json"
+    );
+    let schema = std::fs::read_to_string(path).expect("a file of the repository");
+    // JSON is YAML.
+    let schema: Schema = serde_saphyr::from_str(&schema).expect("a schema");
+    let error = serde_saphyr::from_str::<File>("nothing: 1").expect_err("no such key");
+    let error = error.without_snippet().to_string();
+    let (_, known) = error.split_once("expected one of ").expect("the keys");
+    let known = known.split(" at line ").next().unwrap_or_default();
+    let known: BTreeSet<&str> = known.split(", ").collect();
+    let listed: BTreeSet<&str> = schema.properties.keys().map(String::as_str).collect();
+    assert_eq!(known, listed);
 }
