@@ -194,7 +194,7 @@ fn a_redirect_to_the_peer_delivers_the_bytes_of_the_transmit_path() {
         // Only the transmit path counts on the egress.
         assert_eq!((sent, state), (LAYER2, (true, why.into())), "{setting}");
         assert!(
-            table.contains(&format!("; redirect to its peer: {why}")),
+            table.contains(&format!("  redirect to its peer: {why}")),
             "{table}"
         );
     }

@@ -639,7 +639,7 @@ fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
     check(
         &["trace", "--rate", "0"],
         2,
-        "error: invalid value '0' for '--rate <N>': 0 is not in 1..=1000",
+        "error: invalid value '0' for '--rate <N>': expected a number from 1 to 1000",
     );
     check(
         &["trace", "--count", "0"],
