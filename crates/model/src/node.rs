@@ -248,6 +248,11 @@ impl Node {
         self.links.values().find(|link| link.is_named(name))
     }
 
+    /// Returns the own name of the link with this name, or the name itself if there is no such link.
+    pub fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
+        self.link_by_name(name).map_or(name, |link| &link.name)
+    }
+
     /// Whether TC redirects packets for `next_hop` to the peer of the link. Since Linux 6.3, a veth
     /// accepts XDP redirects if its peer runs XDP or GRO, which the redirect would skip.
     pub fn redirects_to_peer(&self, link: &Link, next_hop: Mac) -> bool {

@@ -427,8 +427,10 @@ impl Daemon {
     pub(super) fn add_port(&mut self, name: &str) -> Result<report::AddedPort, String> {
         let mut ports = self.options.ports.clone();
         let (node, mode) = (self.mirror.node(), self.options.mode);
-        let link = node.link_by_name(name).map_or(name, |link| &link.name);
-        if ports::named(node, &ports).iter().any(|port| port == link) {
+        if ports
+            .iter()
+            .any(|port| node.own_name(port) == node.own_name(name))
+        {
             return Err(format!("port {name}: exists already"));
         }
         ports.push(name.to_owned());
@@ -444,10 +446,7 @@ impl Daemon {
     pub(super) fn del_port(&mut self, name: &str) -> Result<Value, String> {
         let mut ports = self.options.ports.clone();
         let node = self.mirror.node();
-        let link = |name: &str| node.link_by_name(name).map(|link| link.ifindex);
-        let is_it =
-            |port: &str| port == name || link(port).is_some_and(|it| link(name) == Some(it));
-        ports.retain(|port| !is_it(port));
+        ports.retain(|port| node.own_name(port) != node.own_name(name));
         if ports == self.options.ports {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));

@@ -540,8 +540,7 @@ impl Daemon {
     }
 
     fn attached_port(&self, name: &str) -> Result<&Port, String> {
-        let link = self.mirror.node().link_by_name(name);
-        let name = link.map_or(name, |link| &link.name);
+        let name = self.mirror.node().own_name(name);
         self.attached.get(name).ok_or_else(|| {
             let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
             format!(

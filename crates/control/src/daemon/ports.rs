@@ -89,9 +89,9 @@ pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), Dae
 pub(super) fn named(node: &Node, ports: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for port in ports {
-        let name = node.link_by_name(port).map_or(port, |link| &link.name);
-        if !names.contains(name) {
-            names.push(name.clone());
+        let name = node.own_name(port);
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
         }
     }
     names
