@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 14
+#define SIDESTEP_ABI_VERSION 15
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -42,8 +42,11 @@
  * address take two.
  */
 #define SIDESTEP_INDIRECT_MAX 5
-/* LIMIT: extension headers that are followed in one IPv6 packet, including routing headers. */
-#define SIDESTEP_EXT_HEADERS_MAX 6
+/*
+ * LIMIT: extension headers that are followed in one IPv6 packet, including routing headers. RFC 8504
+ * 5.3 lets a host discard packets with more than 8.
+ */
+#define SIDESTEP_EXT_HEADERS_MAX 8
 /* LIMIT: TLVs that are checked in one SRH. */
 #define SIDESTEP_TLVS_MAX 8
 /* LIMIT: options that are checked in one Hop-by-Hop or Destination Options header. */

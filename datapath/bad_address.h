@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets with addresses that are never forwarded (RFC 4291 2.5, 2.7, RFC 1812 5.3.7). */
+/*
+ * Packets that the readers refuse (read/ip.h), although the kernel would process them: addresses
+ * that are never forwarded (RFC 4291 2.5, 2.7, RFC 1812 5.3.7), and jumbograms (RFC 2675).
+ */
 #ifndef SIDESTEP_BAD_ADDRESS_H
 #define SIDESTEP_BAD_ADDRESS_H
 
 #include "route_select.h"
 
 /*
- * Decides a packet with an address that is never forwarded (read/ip.h). It is punted if it is for
- * this node. Linux checks an IPv6 source where it forwards (ip6_forward), unless the packet leaves
- * by its ingress interface. It does not check it at headends and SIDs.
+ * Decides a packet that its reader punts, by the route of its destination. The kernel gets it if
+ * the route is the kernel's and no SRv6 behavior. Linux checks an IPv6 source where it forwards
+ * (ip6_forward), unless the packet leaves by its ingress interface. It checks nothing at headends
+ * and SIDs.
  */
-SUBPROGRAM verdict address_verdict(ENV *e, struct packet *p, verdict v)
+SUBPROGRAM verdict refused_verdict(ENV *e, struct packet *p, verdict v)
 {
 	const struct sidestep_route *r;
-	const __u8 *ip;
+	_Bool own, srv6;
 	__u32 index;
 
 	/* Linux looks up a link-local destination on its link only. */
-	if (!p || (v != punt(link_local) && v != punt(bad_source)) ||
+	if (!p || (v != punt(link_local) && v != punt(bad_source) && v != punt(jumbogram)) ||
 	    (p->version == 6 && ipv6_is_link_local(p->destination)))
 		return v;
 	index = env_fib_lookup(e, p->view, p->destination);
@@ -30,16 +34,23 @@ SUBPROGRAM verdict address_verdict(ENV *e, struct packet *p, verdict v)
 	r = env_route(e, index);
 	if (!index || !r)
 		return v;
-	if (r->action != SIDESTEP_ROUTE_HEADEND && r->action < SIDESTEP_ROUTE_END &&
-	    (r->action != SIDESTEP_ROUTE_FORWARD || v == punt(link_local) || p->version == 4))
-		return v;
-	ip = env_bytes(e, p->l3, IPV4_LENGTH);
-	if (p->version == 4 && ip && ipv4_is_class_e(load32(ip + IPV4_SOURCE)))
-		return v;
+	own = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
+	srv6 = own || r->action == SIDESTEP_ROUTE_HEADEND || r->action >= SIDESTEP_ROUTE_END;
+	if (v == punt(jumbogram)) {
+		/* Linux segments a frame of GSO behind its own routes. */
+		if (!own && (!srv6 || env_segment_size(e)))
+			return v;
+		v = env_segment_size(e) ? drop(segmentation) : drop(ipv6_length);
+	} else {
+		if (!srv6 && (r->action != SIDESTEP_ROUTE_FORWARD || v == punt(link_local) ||
+			      p->version == 4))
+			return v;
+		v = drop(bad_address);
+	}
 	if (r->counter)
 		p->visited[0] = r->counter;
 	p->visits = 1;
-	return drop(bad_address);
+	return v;
 }
 
 #endif

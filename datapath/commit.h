@@ -52,8 +52,6 @@ INLINE verdict egress_check(ENV *e, const struct packet *p)
  * Carries out a planned push and makes the new outer header the current one, as if the packet had
  * arrived with it. The inner packet has its hop limit decremented here
  * (draft-ietf-spring-srv6-service-programming-00 6.1.1, inbound policy S03).
- *
- * Only for packets with a Sidestep-only route, which the kernel cannot process as they arrived.
  */
 SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 {
@@ -75,6 +73,8 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 		return drop(rewrite);
 	}
 	p->plan = 0;
+	/* The packet as it arrived is gone. */
+	p->sidestep_only = 1;
 	p->frame = 0;
 	p->srh = 0;
 	p->srh_seen = 0;

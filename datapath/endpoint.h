@@ -34,9 +34,9 @@ SUBPROGRAM verdict endpoint_plan(ENV *e, struct packet *p, const struct sidestep
 {
 	if (!p || !r)
 		return punt(unsupported);
-	/* RFC 8754 4.3.1: only for a packet that arrived with the SID as destination address. */
+	/* A planned push was carried out before (commit_push). */
 	if (p->version != 6 || (p->plan & PLAN_PUSH))
-		return punt(local_segment);
+		return punt(unsupported);
 	/* The port has to accept SIDs (net.ipv6.conf.IF.seg6_enabled). */
 	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
 		return punt(seg6_disabled);
@@ -100,6 +100,9 @@ INLINE verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r
 	if (unlikely(r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC))
 		hmac_begin(p);
 	v = endpoint_plan(e, p, r);
+	/* RFC 8883 3.3: headers for this SID that cannot be read. The kernel would not check them. */
+	if (unlikely(v == punt(ext_chain)))
+		v = drop(chain_too_long);
 	if (VERDICT_KIND(v) == VERDICT_DROP)
 		return v;
 	authentic = hmac_authenticate(e, p, r);

@@ -81,7 +81,7 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
 		if (!ip)
 			return 0;
 		h = flow_mix(h, load64(ip + IPV4_SOURCE));
-		h = flow_mix(h, flow_tail(e, p->l3 + IPV4_LENGTH, ip[IPV4_PROTOCOL],
+		h = flow_mix(h, flow_tail(e, p->l3 + ipv4_header_length(ip), ip[IPV4_PROTOCOL],
 					  !(load16(ip + IPV4_FRAGMENT) & IPV4_FRAGMENT_MASK)));
 	}
 	label = (__u32)(h >> 40) & 0xfffff;

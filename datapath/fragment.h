@@ -42,7 +42,11 @@ SUBPROGRAM verdict too_big(ENV *e, const struct packet *p, __u32 length)
 	ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	if (!ip || (load16(ip + IPV4_FRAGMENT) & IPV4_DONT_FRAGMENT))
 		return punt(packet_too_big);
-	if (!(p->plan & PLAN_PUSH) && !p->sidestep_only)
+	/*
+	 * Linux fragments what it forwards itself, but behind the next hop of End.DX4 it resolves
+	 * the inner destination instead (ip_neigh_for_gw), so the fragments are lost.
+	 */
+	if (!(p->plan & PLAN_PUSH) && !p->sidestep_only && !((p->plan & PLAN_STRIP) && !p->view))
 		return punt(packet_too_big);
 	/* Linux does not answer this one (seg6_input precedes ip_forward), so it is dropped here. */
 	if ((p->plan & PLAN_PUSH && !policy) || !fits || env_segment_size(e) ||

@@ -20,7 +20,10 @@
 	 1ull << DROP_no_srh | 1ull << DROP_segments_left_zero |                                   \
 	 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer | 1ull << DROP_hop_limit | \
 	 1ull << DROP_too_big | 1ull << DROP_no_route | 1ull << DROP_hop_by_hop_order |            \
-	 1ull << DROP_unknown_option | 1ull << DROP_reassembly | 1ull << DROP_not_a_sid)
+	 1ull << DROP_unknown_option | 1ull << DROP_reassembly | 1ull << DROP_not_a_sid |          \
+	 1ull << DROP_hmac_wrong | 1ull << DROP_hmac_key | 1ull << DROP_hmac_segments |            \
+	 1ull << DROP_too_many_headers | 1ull << DROP_too_many_options |                           \
+	 1ull << DROP_chain_too_long)
 
 INLINE _Bool icmp_is_reported(verdict v)
 {
@@ -56,7 +59,10 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 		/* RFC 8200 4: the Next Header field with the value 0. */
 		return p->link - p->l3;
 	default:
-		/* RFC 8986 4.1.1: the upper-layer header. Or the unknown option, or the fragment. */
+		/*
+		 * RFC 8986 4.1.1: the upper-layer header. RFC 8754 2.1.2.2: the HMAC TLV. RFC 8883
+		 * 3: the header or option beyond the limit. Or the unknown option, or the fragment.
+		 */
 		return p->cursor - p->l3;
 	}
 }

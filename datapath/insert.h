@@ -7,6 +7,9 @@
 #include "wire/ext.h"
 #include "wire/ipv6.h"
 
+/* LIMIT: bytes of headers that an insertion moves, IPv6 header included. */
+#define INSERT_MOVED_MAX 256u
+
 /*
  * Returns the bytes between the IPv6 header at `ip` and the SRH, IPv6 header included; 0 if they
  * cannot be read. RFC 8200 4.1 and 4.3: a Hop-by-Hop header stays directly behind the IPv6 header.

@@ -17,7 +17,7 @@ INLINE _Bool local_has_headers(const struct packet *p)
 {
 	return p->version == 6 &&
 	       (p->segments_left || ext_is_walked(p->proto) || p->proto == PROTO_FRAGMENT) &&
-	       !(p->plan & PLAN_PUSH) && !(p->port_flags & SIDESTEP_PORT_LOCAL_SRH);
+	       !(p->port_flags & SIDESTEP_PORT_LOCAL_SRH);
 }
 
 /*

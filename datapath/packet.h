@@ -4,7 +4,7 @@
  *
  * Behaviors read the packet and record their changes in .plan; rewrite.h carries out the plan in
  * one pass after the verdict Forward. A packet that is punted or dropped therefore keeps the bytes
- * that it arrived with. commit.h and resolve_local_punt() (step.h) are the two exceptions.
+ * that it arrived with. commit.h and hand_over() (step.h) are the two exceptions.
  */
 #ifndef SIDESTEP_PACKET_H
 #define SIDESTEP_PACKET_H
@@ -39,7 +39,7 @@ struct packet_csid {
 	__u8 index;  /* DA.Arg.Index */
 };
 
-/* The groups are ordered so that the structure has two bytes of padding. */
+/* The groups are ordered so that the structure has no padding. */
 struct packet {
 	/* The current header (read/ip.h). Offsets count from the start of the frame. */
 	struct address destination; /* after the plan; also the key of the next lookup */
@@ -85,15 +85,19 @@ struct packet {
 	__u8 visits;                           /* number of routes applied */
 	/* Local SIDs that decrement the hop limit of the current header (hop_limit_take). */
 	__u8 hops;
-	__u8 sidestep_only;      /* a Sidestep-only route was applied */
+	/* A Sidestep-only route was applied, or a push was carried out (commit.h). */
+	__u8 sidestep_only;
 	__u8 last_sidestep_only; /* the last applied route is Sidestep-only */
 	__u32 max_length;        /* of a packet that is too big: the length that fits */
 
 	/* Return path of an SR proxy (service_return.h). */
 	__u8 frame;       /* a service returned this frame; the packet in it is not processed */
 	__u8 srh_missing; /* returned to End.AM without an SRH, not from the service itself */
-	__u32 restored;   /* PLAN_RESTORE: bytes of the learned headers */
-	__u64 learned;    /* PLAN_RESTORE: version of the learned headers */
+	/* Routing (step.h) */
+	__u8 taken;     /* a headend was applied: the kernel never gets the packet as it arrived */
+	__u8 by_route;  /* the last route leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */
+	__u32 restored; /* PLAN_RESTORE: bytes of the learned headers */
+	__u64 learned;  /* PLAN_RESTORE: version of the learned headers */
 };
 _Static_assert(sizeof(struct packet) == 152, "the stack of the BPF programs is limited");
 

@@ -33,9 +33,10 @@
 	X(16, sid_loop, "RFC 8754 4.3.1", "too many local SIDs for one packet at this node")       \
 	X(17, hop_limit, "RFC 8986 4.1",                                                           \
 	  "hop limit or TTL exceeded at a SID, a headend or a Sidestep-only route")                \
-	X(18, too_big, "RFC 8200 5", "packet exceeds the MTU of a Sidestep-only route")            \
-	X(19, no_route, "RFC 8986 4", "no route after a Sidestep-only behavior")                   \
-	X(20, no_neighbor, "RFC 4861 7.2", "unresolved next hop after a Sidestep-only behavior")   \
+	X(18, too_big, "RFC 8200 5",                                                               \
+	  "packet exceeds the MTU behind a headend or Sidestep-only route")                        \
+	X(19, no_route, "RFC 8986 4", "no route behind a headend or Sidestep-only route")          \
+	X(20, no_neighbor, "RFC 4861 7.2", "unresolved next hop behind a Sidestep-only route")     \
 	X(21, no_headroom, "-", "no headroom for the headers that a behavior adds")                \
 	X(22, rewrite, "-", "the kernel refused to resize the packet")                             \
 	X(23, kernel_only, "-", "needs the kernel, which does not have the matched route")         \
@@ -71,10 +72,14 @@
 	X(42, security_association, "RFC 4302 3.4.2",                                              \
 	  "AH or ESP for a SID, which has no security association")                                \
 	X(43, not_fragmented, "RFC 2473 7",                                                        \
-	  "packet needs fragmentation, which its rate limit or the missing daemon prevents")
+	  "packet needs fragmentation, which its rate limit or the missing daemon prevents")       \
+	X(44, too_many_headers, "RFC 8883 3.4", "more extension headers than a SID follows")       \
+	X(45, too_many_options, "RFC 8883 3.5", "more options in a header than are checked")       \
+	X(46, chain_too_long, "RFC 8883 3.3",                                                      \
+	  "extension headers longer than a SID or headend reads")
 
 /*
- * Punts. The kernel gets the packet unmodified, except with the reason decapsulated. With the reason
+ * Punts. The kernel gets the packet unmodified, except with the reason rewritten. With the reason
  * fragmented the daemon gets it.
  */
 #define SIDESTEP_PUNT_REASONS(X)                                                                   \
@@ -106,9 +111,8 @@
 	X(86, unsupported, "-", "a route or encapsulation that the fast path cannot express")      \
 	X(87, egress, "-", "the egress device cannot send frames from this program")               \
 	X(88, headroom, "-", "no headroom, for a route that the kernel has, too")                  \
-	X(89, local_segment, "RFC 8754 4.3.1", "the first segment of the headend is a local SID")  \
-	X(90, decapsulated, "RFC 8986 4.6",                                                        \
-	  "the decapsulated packet is for this node (punted without outer headers)")               \
+	X(90, rewritten, "RFC 8986 4.6",                                                           \
+	  "the kernel delivers or forwards the packet that the behaviors made of it")              \
 	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")           \
 	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                            \
 	X(93, table_full, "-", "route that does not fit into a table of the fast path")            \

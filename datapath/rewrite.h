@@ -21,7 +21,7 @@ enum rewrite_result {
 };
 
 /* LIMIT: 8-byte units of headers before a popped or inserted SRH, IPv6 header included. */
-#define REWRITE_MOVED_UNITS 32
+#define REWRITE_MOVED_UNITS (INSERT_MOVED_MAX / 8)
 
 /*
  * RFC 8986 4.16.1, 4.16.2: removes SRHs. The headers before them, from p->l3 on, move up to their

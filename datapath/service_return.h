@@ -38,8 +38,7 @@ SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct side
 	const __u8 *eth, *ip;
 	__u32 index, local;
 
-	if (!p || !port ||
-	    (v != punt(ipv4_options) && v != punt(jumbogram) && v != punt(ext_chain)))
+	if (!p || !port || (v != punt(jumbogram) && v != punt(ext_chain)))
 		return v;
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
@@ -58,7 +57,7 @@ SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct side
 		ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
 		if (ip)
 			destination.hi = load32(ip + IPV4_DESTINATION);
-		if (ip && ipv4_is_multicast_or_reserved(destination.hi))
+		if (ip && ipv4_is_multicast_or_broadcast(destination.hi))
 			return v;
 	}
 	route = index ? env_route(e, index) : 0;

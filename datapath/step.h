@@ -83,18 +83,26 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 }
 
 /*
- * Carries out a planned push before the next SID or policy applies to the new header. Only needed
- * with a Sidestep-only route; otherwise the kernel processes the packet as it arrived. Any result
+ * Carries out a planned push before the next SID or policy applies to the new header. Any result
  * other than CONTINUE is the packet's verdict.
  */
 INLINE verdict commit_push(ENV *e, struct packet *p)
 {
-	verdict v;
+	return likely(!(p->plan & PLAN_PUSH)) ? VERDICT_CONTINUE : commit(e, p);
+}
 
-	if (likely(!(p->plan & PLAN_PUSH)) || !p->sidestep_only)
-		return VERDICT_CONTINUE;
+/* Applies the headend `r`. The reverse path is checked before this node becomes the source. */
+INLINE verdict apply_headend(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v = commit_push(e, p);
+
+	if (v != VERDICT_CONTINUE)
+		return v;
 	v = check_source(e, p);
-	return v == VERDICT_CONTINUE ? commit(e, p) : v;
+	if (v != VERDICT_CONTINUE)
+		return v;
+	p->check_source = 0;
+	return headend(e, p, r);
 }
 
 /*
@@ -142,23 +150,28 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		 * them itself.
 		 */
 		if (r->action < SIDESTEP_ROUTE_END) {
+			/* The kernel forwards the packet as it arrived, with its options. */
+			_Bool kernel = r->action == SIDESTEP_ROUTE_FORWARD && !p->plan &&
+				       !p->sidestep_only;
+
 			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
 				     r->action != SIDESTEP_ROUTE_DROP &&
 				     r->action != SIDESTEP_ROUTE_PUNT)) {
-				v = hop_by_hop(e, p);
+				v = hop_by_hop(e, p, kernel);
 				if (v != VERDICT_CONTINUE)
 					return v;
 			}
 			if (r->action == SIDESTEP_ROUTE_FORWARD)
-				return forward(r->adjacency);
-			if (r->action == SIDESTEP_ROUTE_PUNT)
+				return unlikely(ipv4_has_options(p)) && kernel ?
+					       punt(ipv4_options) :
+					       forward(r->adjacency);
+			if (r->action == SIDESTEP_ROUTE_PUNT) {
+				p->by_route = 1;
 				return VERDICT_PUNT | r->reason;
+			}
 			if (r->action == SIDESTEP_ROUTE_DROP)
 				return VERDICT_DROP | r->reason;
-			v = commit_push(e, p);
-			if (v != VERDICT_CONTINUE)
-				return v;
-			v = headend(e, p, r);
+			v = apply_headend(e, p, r);
 		} else {
 			if (i == SIDESTEP_STEPS_MAX)
 				return drop(sid_loop);
@@ -233,23 +246,61 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 }
 
 /*
- * Decides a punt after a Sidestep-only route. The kernel would look up the packet as it arrived in
- * tables without that route, so it only gets packets that it treats as Sidestep would, and gets
- * them rewritten. These are packets to a local address, and packets to an unresolved next hop of a
- * kernel route in the same tables. All others are dropped.
+ * Returns true if the kernel can continue with the packet as the plan makes it: the last route is
+ * the kernel's, in the tables that the port's rules select, and leaves the packet to the kernel. A
+ * packet for this node is delivered from any table.
  */
-INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
+INLINE _Bool kernel_continues(const struct packet *p, __u32 reason)
 {
-	_Bool kernels_route = !p->last_sidestep_only &&
-			      (p->view == p->view6 || p->view == p->view4);
+	if (p->plan & PLAN_FRAME)
+		return 0;
+	if (reason == PUNT_local)
+		return 1;
+	if (p->last_sidestep_only || (p->view != p->view6 && p->view != p->view4))
+		return 0;
+	return p->by_route ? reason != PUNT_route_type :
+			     reason == PUNT_neighbor || reason == PUNT_egress;
+}
 
-	if (!(p->plan & (PLAN_FRAME | PLAN_PUSH)) &&
-	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor))) {
-		/* The kernel forwards the packet, and decrements the hop limit once. */
-		if (reason == PUNT_neighbor && p->hops)
-			p->hops--;
-		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
+/*
+ * Carries out the plan and hands the packet to the kernel, which forwards or delivers it. The
+ * kernel decrements the hop limit of the outer header once more where it forwards.
+ */
+INLINE verdict hand_over(ENV *e, struct packet *p, __u32 reason)
+{
+	_Bool push = (p->plan & PLAN_PUSH) != 0;
+	__u8 *ip;
+
+	if (push) {
+		verdict v = egress_check(e, p);
+
+		if (v != VERDICT_CONTINUE)
+			return v;
+		if ((int)(p->end - p->l3) + planned_growth(e, p) > (int)IPV6_PACKET_MAX)
+			return punt(packet_too_big);
+	} else if (reason != PUNT_local && p->hops) {
+		p->hops--;
 	}
+	switch (rewrite_and_sign(e, p, 0)) {
+	case REWRITE_DONE:
+		ip = push ? env_bytes(e, ETH_LENGTH, IPV6_LENGTH) : 0;
+		if (ip && ip[IPV6_HOP_LIMIT] < 255)
+			ip[IPV6_HOP_LIMIT]++;
+		return punt(rewritten);
+	case REWRITE_REFUSED:
+		return punt(headroom);
+	default:
+		return drop(rewrite);
+	}
+}
+
+/*
+ * Decides a punt of a packet that the kernel must not process as it arrived: a Sidestep-only route
+ * was applied, or a headend, which decrements the hop limit and is told about errors. The kernel
+ * continues with the result, or the packet is dropped.
+ */
+INLINE verdict resolve_taken(ENV *e, struct packet *p, __u32 reason)
+{
 	switch (reason) {
 	case PUNT_fragmented:
 		return punt(fragmented);
@@ -267,7 +318,8 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 	case PUNT_route_type:
 		return drop(no_route);
 	case PUNT_headroom:
-		return drop(no_headroom);
+		/* The kernel encapsulates the packet as it arrived, if the route is the kernel's. */
+		return p->sidestep_only ? drop(no_headroom) : punt(headroom);
 	case PUNT_fragment:
 		return drop(reassembly);
 	case PUNT_routing_header:
@@ -285,13 +337,23 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 /* Decides a punt. The kernel gets a packet only if it handles the packet as Sidestep would. */
 INLINE verdict resolve_punt(ENV *e, struct packet *p, verdict v)
 {
+	/* Headers that lead to this node are checked like received ones. */
+	if (unlikely(v == punt(local) && (p->plan & PLAN_PUSH))) {
+		v = commit(e, p);
+		if (v == VERDICT_CONTINUE)
+			v = punt(local);
+	}
 	if (unlikely(local_has_headers(p)))
 		v = local_address(e, p, v);
-	if (VERDICT_KIND(v) != VERDICT_PUNT || !p->sidestep_only)
+	if (VERDICT_KIND(v) != VERDICT_PUNT || !(p->sidestep_only | p->taken))
 		return v;
-	v = resolve_local_punt(e, p, VERDICT_ARGUMENT(v));
+	if (kernel_continues(p, VERDICT_ARGUMENT(v)))
+		v = hand_over(e, p, VERDICT_ARGUMENT(v));
+	if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten))
+		return v;
+	v = resolve_taken(e, p, VERDICT_ARGUMENT(v));
 	/* The kernel has no route to resolve it. */
-	if (v == drop(no_neighbor))
+	if (v == drop(no_neighbor) && p->view)
 		env_request_resolution(e, p->view, p->destination);
 	return v;
 }
@@ -363,7 +425,7 @@ INLINE struct outcome step(ENV *e)
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
 			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
 	} else {
-		v = address_verdict(e, &p, v);
+		v = refused_verdict(e, &p, v);
 	}
 	if (VERDICT_KIND(v) != VERDICT_FORWARD) {
 		if (VERDICT_KIND(v) == VERDICT_PUNT)
@@ -372,7 +434,7 @@ INLINE struct outcome step(ENV *e)
 			icmp_report(e, &p, v);
 	}
 	if (p.visits &&
-	    (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated) || v == punt(fragmented)))
+	    (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten) || v == punt(fragmented)))
 		count_routes(e, &p, v, frame_length - ETH_LENGTH);
 
 	outcome.reason = VERDICT_ARGUMENT(v);

@@ -169,7 +169,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.outcome = outcome.kind;
 	draft->sample.egress = forwarded ? outcome.ifindex : 0;
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
-	if (forwarded || outcome.reason == PUNT_decapsulated || outcome.reason == PUNT_fragmented) {
+	if (forwarded || outcome.reason == PUNT_rewritten || outcome.reason == PUNT_fragmented) {
 		length = env_length(e);
 		left = env_copy_head(e, 0, draft->sample.left, length, filter->bytes,
 				     SIDESTEP_SAMPLE_BYTES);

@@ -36,7 +36,8 @@ INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_
 	if (csid_next(e, p, r)) {
 		verdict v = hop_limit_take(p);
 
-		return v == VERDICT_CONTINUE && p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : v;
+		return v == VERDICT_CONTINUE && p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p, 0) :
+									       v;
 	}
 	if (!p->segments_left) {
 		verdict v = srh_first(e, p, r->flags & WALK_USP);

@@ -7,6 +7,7 @@
 #ifndef SIDESTEP_BEHAVIOR_HEADEND_H
 #define SIDESTEP_BEHAVIOR_HEADEND_H
 
+#include "../insert.h"
 #include "../packet.h"
 
 INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
@@ -16,6 +17,9 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	/* Not a headend's record, for example a group within a group. */
 	if (!r->policy || !policy)
 		return punt(unsupported);
+	/* A suspended policy: Linux has a newer route than the tables, and knows its segments. */
+	if (unlikely(policy->view == FIB6_VIEW_EMPTY))
+		return punt(route_miss);
 	/*
 	 * One push per packet. An SRH is inserted into IPv6 only, and not together with a change of
 	 * another SRH's segments.
@@ -32,16 +36,20 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	 */
 	if (unlikely(p->hop_limit <= 1) && policy->kind != SIDESTEP_POLICY_ENCAPS_L2)
 		return drop(hop_limit);
+	if (policy->kind == SIDESTEP_POLICY_INSERT &&
+	    unlikely(insert_offset(e, p->l3) - 1 >= INSERT_MOVED_MAX)) {
+		p->cursor = p->l3 + INSERT_MOVED_MAX;
+		return drop(chain_too_long);
+	}
 	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME :
 							       PLAN_PUSH;
 	p->policy = r->policy;
 	p->inserted = p->destination;
 	p->destination = load_address(policy->first);
 	env_trace(e, SIDESTEP_TRACE_PUSH, r->policy, policy->length, p->destination);
-	if (policy->adjacency)
-		return forward(policy->adjacency);
+	p->taken = 1;
 	p->view = policy->view ? policy->view : p->view6;
-	return lookup();
+	return policy->adjacency ? forward(policy->adjacency) : lookup();
 }
 
 #endif

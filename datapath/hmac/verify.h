@@ -119,6 +119,16 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 		env_trace(e, SIDESTEP_TRACE_HMAC, key_id, VERDICT_ARGUMENT(v), p->destination);
 	p->hmac.authentic = tlv && v == VERDICT_CONTINUE;
 	p->hmac.srh = 0;
+	if (unlikely(tlv && VERDICT_KIND(v) == VERDICT_DROP)) {
+		/*
+		 * RFC 8754 2.1.2.2: a Parameter Problem that points to the TLV, to the source of
+		 * the packet with this SRH. A behavior may have made the inner one the current.
+		 */
+		p->l3 = p->hmac.source - IPV6_SOURCE;
+		p->version = 6;
+		p->plan = 0;
+		p->cursor = tlv;
+	}
 	return v;
 }
 

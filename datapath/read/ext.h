@@ -5,8 +5,8 @@
  * headers with Segments Left 0 are passed (RFC 8200 4.4), or removed (USP). A walk starts where the
  * last one stopped.
  *
- * Headers that cannot be read in place are punted, not dropped: they are beyond OFFSET_MAX, or not
- * in the linear part of an skb or XDP frame.
+ * Headers that cannot be read in place have the verdict punt(ext_chain): they are beyond OFFSET_MAX,
+ * or not in the linear part of an skb or XDP frame. endpoint.h decides about them.
  */
 #ifndef SIDESTEP_READ_EXT_H
 #define SIDESTEP_READ_EXT_H
@@ -26,17 +26,15 @@
  * Padding is the only known option; the type of any other says whether the packet is discarded. The
  * cursor then is at that option.
  *
- * The kernel processes all Hop-by-Hop options but padding (ipv6_parse_hopopts in
- * net/ipv6/exthdrs.c), unless it lacks the route.
+ * `kernel`: the packet is forwarded as it arrived, by a route of the kernel, which processes all
+ * Hop-by-Hop options but padding (ipv6_parse_hopopts in net/ipv6/exthdrs.c).
  */
-SUBPROGRAM verdict options_read(ENV *e, struct packet *p, __u32 length)
+SUBPROGRAM verdict options_read(ENV *e, struct packet *p, __u32 length, _Bool kernel)
 {
-	_Bool kernel;
 	__u32 at = 2;
 
 	if (!p)
 		return punt(unsupported);
-	kernel = p->proto == PROTO_HOP_BY_HOP && !p->sidestep_only;
 	for (int i = 0; i < SIDESTEP_OPTIONS_MAX; i++) {
 		const __u8 *option;
 
@@ -67,14 +65,18 @@ SUBPROGRAM verdict options_read(ENV *e, struct packet *p, __u32 length)
 		return VERDICT_CONTINUE;
 	if (kernel)
 		return punt(hop_by_hop);
-	return at > length ? drop(ext_header) : punt(ext_chain);
+	if (at > length)
+		return drop(ext_header);
+	p->cursor += at;
+	return drop(too_many_options);
 }
 
 /*
  * Checks a Hop-by-Hop header directly behind the IPv6 header. Elsewhere it is not one (RFC 8200
- * 4.1); all other extension headers are for the destination only (RFC 8200 4).
+ * 4.1); all other extension headers are for the destination only (RFC 8200 4). `kernel`: see
+ * options_read().
  */
-INLINE verdict hop_by_hop(ENV *e, struct packet *p)
+INLINE verdict hop_by_hop(ENV *e, struct packet *p, _Bool kernel)
 {
 	const __u8 *header = env_bytes(e, p->cursor, 2);
 	__u32 length;
@@ -86,7 +88,7 @@ INLINE verdict hop_by_hop(ENV *e, struct packet *p)
 	length = ext_length(header, PROTO_HOP_BY_HOP);
 	if (p->cursor + length > p->end)
 		return drop(ext_header);
-	return options_read(e, p, length);
+	return options_read(e, p, length, kernel);
 }
 
 /*
@@ -189,7 +191,7 @@ INLINE verdict ext_options(ENV *e, struct packet *p, __u32 length, __u32 how)
 	_Bool first = p->cursor == p->l3 + IPV6_LENGTH;
 
 	if (p->proto == PROTO_HOP_BY_HOP ? first : !(how & WALK_PEEK))
-		return options_read(e, p, length);
+		return options_read(e, p, length, 0);
 	return how & WALK_PEEK ? VERDICT_CONTINUE : drop(hop_by_hop_order);
 }
 
@@ -269,7 +271,9 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p, __u32 how)
 		p->link = p->cursor;
 		p->cursor = ext_next(header, p->cursor, &p->proto);
 	}
-	return punt(ext_chain);
+	if (v == VERDICT_CONTINUE && (ext_is_walked(p->proto) || p->proto == PROTO_FRAGMENT))
+		return drop(too_many_headers);
+	return v;
 }
 
 /*

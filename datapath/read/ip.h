@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reads the outer or inner IP header of a packet and makes it the current one. IP headers are
- * checked only here. Packets that the kernel has to process (RFC 8200, RFC 1812) are punted.
- * next_header() passes headers without checks.
+ * checked only here. Packets that the kernel has to process (RFC 8200, RFC 1812) are punted after
+ * the header is the current one, so that step.h can look up whose route they have. next_header()
+ * passes headers without checks.
  */
 #ifndef SIDESTEP_READ_IP_H
 #define SIDESTEP_READ_IP_H
@@ -31,14 +32,6 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	length = IPV6_LENGTH + be16(load16(ip + IPV6_PAYLOAD_LENGTH));
 	if (offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv6_length);
-	/*
-	 * RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. A frame that Linux
-	 * will segment may be one, too.
-	 */
-	if (length == IPV6_LENGTH &&
-	    (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
-		return punt(jumbogram);
-
 	p->version = 6;
 	p->l3 = offset;
 	p->end = offset + length;
@@ -49,6 +42,13 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	p->ecn = ipv6_traffic_class(ip) & ECN_MASK;
 	p->destination = load_address(ip + IPV6_DESTINATION);
 
+	/*
+	 * RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. A frame that Linux
+	 * will segment may be one, too.
+	 */
+	if (length == IPV6_LENGTH &&
+	    (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
+		return punt(jumbogram);
 	if (unlikely(ipv6_is_multicast(p->destination)))
 		return inner ? drop(bad_address) : punt(multicast);
 	source = load_address(ip + IPV6_SOURCE);
@@ -60,47 +60,74 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	return VERDICT_CONTINUE;
 }
 
+/* Returns the sum of the IPv4 header at `offset` with its options, not folded; 0 if unreadable. */
+SUBPROGRAM __u64 ipv4_options_sum(ENV *e, __u32 offset)
+{
+	const __u8 *ip = env_bytes(e, offset, IPV4_LENGTH);
+	__u32 length;
+	__u64 sum;
+
+	if (!ip)
+		return 0;
+	length = ipv4_header_length(ip);
+	sum = ipv4_sum(ip);
+	for (__u32 at = IPV4_LENGTH; at < IPV4_LENGTH_MAX; at += 4) {
+		const __u8 *word = env_bytes(e, offset + at, 4);
+
+		if (at >= length)
+			break;
+		if (!word)
+			return 0;
+		sum += load32(word);
+	}
+	return sum;
+}
+
+/* Reads the IPv4 header at `offset`, as ipv6_read(). Options are passed (RFC 1812 5.2.4). */
 INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)
 {
 	const __u8 *ip = env_bytes(e, offset, IPV4_LENGTH);
-	__u32 length, source, destination;
+	__u32 length, header, source, destination;
+	__u64 sum;
 
 	if (!ip && offset + IPV4_LENGTH <= end)
 		return punt(ext_chain);
 	if (!ip || (ip[0] >> 4) != 4 || (ip[0] & 15) < 5)
 		return inner ? drop(inner_header) : drop(ipv4_header);
 	length = be16(load16(ip + IPV4_TOTAL_LENGTH));
-	/* IPv4 BIG TCP in Linux: a frame above 64 KiB that will be segmented (iph_totlen). */
-	if (length == 0 && env_segment_size(e))
-		return punt(jumbogram);
-	if (length < (ip[0] & 15) * 4u || offset + length > end)
-		return inner ? drop(inner_header) : drop(ipv4_header);
-	if (ip[0] != 0x45)
-		return punt(ipv4_options);
-	if (ipv4_header_sum(ip) != 0xffff)
-		return inner ? drop(inner_header) : drop(ipv4_checksum);
-
+	header = ipv4_header_length(ip);
 	source = load32(ip + IPV4_SOURCE);
 	destination = load32(ip + IPV4_DESTINATION);
 	p->version = 4;
 	p->l3 = offset;
 	p->end = offset + length;
 	p->proto = ip[IPV4_PROTOCOL];
-	p->cursor = offset + IPV4_LENGTH;
+	p->cursor = offset + header;
 	p->hop_limit = ip[IPV4_TTL];
 	p->ecn = ip[IPV4_TOS] & ECN_MASK;
 	p->destination.hi = destination;
 	p->destination.lo = 0;
 
-	if (unlikely(ipv4_is_multicast_or_reserved(destination)))
-		return inner && !ipv4_is_class_e(destination) ? drop(bad_address) : punt(multicast);
-	if (unlikely(ipv4_is_multicast_or_reserved(source) || ipv4_is_zero_or_loopback(source) ||
+	/* IPv4 BIG TCP in Linux: a frame above 64 KiB that will be segmented (iph_totlen). */
+	if (length == 0 && env_segment_size(e))
+		return punt(jumbogram);
+	if (length < header || offset + length > end)
+		return inner ? drop(inner_header) : drop(ipv4_header);
+	sum = likely(header == IPV4_LENGTH) ? ipv4_sum(ip) : ipv4_options_sum(e, offset);
+	if (ipv4_sum_fold(sum) != 0xffff)
+		return inner ? drop(inner_header) : drop(ipv4_checksum);
+	if (unlikely(ipv4_is_multicast_or_broadcast(destination)))
+		return inner ? drop(bad_address) : punt(multicast);
+	if (unlikely(ipv4_is_multicast_or_broadcast(source) || ipv4_is_zero_or_loopback(source) ||
 		     ipv4_is_zero_or_loopback(destination)))
-		return inner && (!ipv4_is_class_e(source) ||
-				 ipv4_is_zero_or_loopback(destination)) ?
-			       drop(bad_address) :
-			       punt(bad_source);
+		return inner ? drop(bad_address) : punt(bad_source);
 	return VERDICT_CONTINUE;
+}
+
+/* Returns true for an IPv4 packet with options. */
+INLINE _Bool ipv4_has_options(const struct packet *p)
+{
+	return p->version == 4 && p->cursor != p->l3 + IPV4_LENGTH;
 }
 
 /* Makes the received frame the current packet. Its IP header, if any, only identifies the flow. */
@@ -139,7 +166,7 @@ INLINE __u32 next_header(ENV *e, __u32 at, __u8 *proto)
 		if (!header)
 			return 0;
 		*proto = header[IPV4_PROTOCOL];
-		return at + (header[0] & 15) * 4u;
+		return at + ipv4_header_length(header);
 	}
 	if (ext_is_walked(*proto)) {
 		header = env_bytes(e, at, 2);

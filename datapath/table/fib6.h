@@ -33,6 +33,8 @@
 #define FIB6_HEIGHT_MAX 8
 /* LIMIT: views. The memory starts with one 8-byte word for each. */
 #define FIB6_VIEWS 4096u
+/* The view without prefixes (EMPTY_VIEW of the loader). */
+#define FIB6_VIEW_EMPTY (FIB6_VIEWS - 1)
 
 /*
  * Returns the value of the interval that holds `number`. `lines` is the size of the memory and a

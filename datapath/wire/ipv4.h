@@ -20,6 +20,7 @@
 #include "bytes.h"
 
 #define IPV4_LENGTH 20 /* without options */
+#define IPV4_LENGTH_MAX 60
 #define IPV4_TOS 1
 #define IPV4_TOTAL_LENGTH 2
 #define IPV4_IDENTIFICATION 4
@@ -34,13 +35,25 @@
 #define IPV4_DONT_FRAGMENT BE16_CONST(0x4000)
 #define IPV4_FRAGMENT_MASK BE16_CONST(0x3fff)
 
-/* One's complement sum of a 20-byte header, folded; 0xffff if the checksum is right (RFC 1071). */
-INLINE __u16 ipv4_header_sum(const __u8 *ip)
+/* Length of the header at `ip`, with its options. */
+INLINE __u32 ipv4_header_length(const __u8 *ip)
+{
+	return (ip[0] & 15) * 4u;
+}
+
+/* One's complement sum of the 20 bytes at `ip`, not folded (RFC 1071). */
+INLINE __u64 ipv4_sum(const __u8 *ip)
 {
 	__u64 sum = 0;
 
 	for (int i = 0; i < IPV4_LENGTH; i += 4)
 		sum += load32(ip + i);
+	return sum;
+}
+
+/* Folds the sum of a header; 0xffff if its checksum is right (RFC 1071). */
+INLINE __u16 ipv4_sum_fold(__u64 sum)
+{
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -62,17 +75,12 @@ INLINE __u16 ipv4_checksum_update(__u16 checksum, __u16 from, __u16 to)
 }
 
 /*
- * Addresses that are never forwarded: 224/4 and 240/4, including 255.255.255.255. In network order.
+ * Addresses that are never forwarded: 224/4 and 255.255.255.255. In network order. 240/4 is
+ * reserved, but routed like any other prefix, as in Linux (ipv4_is_lbcast).
  */
-INLINE _Bool ipv4_is_multicast_or_reserved(__u32 a)
+INLINE _Bool ipv4_is_multicast_or_broadcast(__u32 a)
 {
-	return (a & 0xe0) == 0xe0;
-}
-
-/* 240/4 without 255.255.255.255: reserved, but Linux forwards it. */
-INLINE _Bool ipv4_is_class_e(__u32 a)
-{
-	return (a & 0xf0) == 0xf0 && a != 0xffffffff;
+	return (a & 0xf0) == 0xe0 || a == 0xffffffff;
 }
 
 INLINE _Bool ipv4_is_zero_or_loopback(__u32 a)

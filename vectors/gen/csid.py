@@ -236,7 +236,9 @@ def add_refused(group):
     for name, sid in (("csid", LOCAL), ("csid_end_x", ADJACENT)):
         group.add(
             f"{name}_with_hop_by_hop_options", "8200 4.3", ETH0,
-            received(ETH0, packet(USUAL.container(sid, BEHIND_1), 64, alert, HOP_BY_HOP)), kernel("hop_by_hop"),
+            received(ETH0, packet(USUAL.container(sid, BEHIND_1), 64, alert, HOP_BY_HOP)),
+            forward(ETH1 if sid == LOCAL else ETH2, sent(
+                ETH1 if sid == LOCAL else ETH2, packet(USUAL.container(BEHIND_1), 63, alert, HOP_BY_HOP))),
         )
     for name, sid in (("csid", LOCAL), ("csid_end_x", ADJACENT)):
         last, error = USUAL.container(sid), {"route": USUAL.prefix(sid), "packets": 0, "errors": 1}

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import SAME, Group, differs, drop, forward, kernel, skip
+from .case import SAME, Group, answer, differs, drop, forward, kernel, skip
+from .icmp import error
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, HOST4_2, HOST_0, HOST_1, HOST_2, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, ETHERNET, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
-    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, ipv4, options_header, padn, pattern, tcp4, tcp6, tlv, udp4,
-    udp6,
+    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, ipv4, options_header, padn, pattern, tcp4, tcp6,
+    tlv, udp4, udp6, OPTIONS4,
 )
 
 UNCHECKED = "seg6_local.c hands the inner packet to the forwarding path without the checks of ip6_rcv and ip_rcv"
@@ -106,6 +107,14 @@ def add_shared(group, decap):
     forwarded("trims_octets_behind_the_outer_packet", outer(decap.sid) / srh(), decap.inner(64), decap.inner(63),
               trailer=b"padding")
     behind = b"behind"
+    if decap.family == IPV4:
+        for name, options in OPTIONS4.items():
+            options = {"options": [Raw(options)]}
+            group.add(
+                f"{decap.prefix}_of_ipv4_with_{name}", [decap.rfc, "1812 5.2.4"], ETH0,
+                received(ETH0, outer(decap.sid) / srh() / decap.inner(64, **options)),
+                forward(decap.egress, sent(decap.egress, decap.inner(63, **options))), decap.linux,
+            )
     forwarded("trims_octets_behind_the_inner_packet", outer(decap.sid) / srh(),
               Raw(bytes(decap.inner(64)) + behind), decap.inner(63),
               linux=decap.linux if decap.linux != SAME else differs(
@@ -216,12 +225,20 @@ def end_dx6():
         "end_dx6_on_a_port_with_seg6_disabled", "8754 4.3.1", ETH1,
         received(ETH1, outer("fc0f::d6", IPV6) / inner6(64)), kernel("seg6_disabled"),
     )
+    def behind(count):
+        return (
+            outer("fc0f::d6", DESTINATION_OPTIONS) / Raw(bytes(options_header(DESTINATION_OPTIONS, OPTION_EXPERIMENT)) * (count - 1))
+            / options_header(IPV6, OPTION_EXPERIMENT) / inner6(64)
+        )
+
     group.add(
-        "end_dx6_behind_more_extension_headers_than_the_fast_path_follows", "8200 4", ETH0,
-        received(ETH0, outer("fc0f::d6", DESTINATION_OPTIONS)
-                 / Raw(bytes(options_header(DESTINATION_OPTIONS, OPTION_EXPERIMENT)) * 15)
-                 / options_header(IPV6, OPTION_EXPERIMENT) / inner6(64)),
-        kernel("ext_chain"),
+        "end_dx6_behind_eight_extension_headers", "8504 5.3", ETH0, received(ETH0, behind(8)), forward(ETH2, sent(ETH2, inner6(63))),
+    )
+    group.add(
+        "end_dx6_behind_nine_extension_headers", ["8504 5.3", "8883 3.4"], ETH0, received(ETH0, behind(9)), drop("too_many_headers"),
+        differs(forward(ETH2, sent(ETH2, inner6(63))), "ipv6_find_hdr follows any number of headers, and nothing obeys their options"),
+        answer=answer(HEADEND, error(4, 8, 40 + 8 * 8, behind(9))),
+        about="The pointer locates the ninth header.",
     )
     group.add(
         "end_dx6_behind_destination_options_beyond_the_packet", "8200 4", ETH0,
@@ -383,7 +400,7 @@ def end_dt_vrf():
                 add_few(group, decap)
             group.add(
                 "end_dt4_table_to_an_address_of_this_node", "8986 4.7", ETH0,
-                received(ETH0, outer("fc0f::44", IPV4) / inner4(64, destination="10.0.0.2")), kernel("decapsulated"),
+                received(ETH0, outer("fc0f::44", IPV4) / inner4(64, destination="10.0.0.2")), kernel("rewritten"),
                 about="Linux does not have this SID, so it receives the inner packet.",
             )
             group.add(

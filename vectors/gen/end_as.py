@@ -171,19 +171,30 @@ def add_way_back(group):
     # RFC 791 3.1: No Operation three times, End of Options List.
     options = [Raw(bytes([1, 1, 1, 0]))]
     unread = "The kernel would route the packet by its destination, and the packet would leave the chain."
+
+    def with_options(ttl):
+        return ipv4(src=HOST4_0, dst=HOST4_1, ttl=ttl, options=options) / udp4()
+
     group.add(
-        "end_as_back_of_ipv4_with_options", [f"{back4} S01-S05", "791 3.1"], ETH2,
-        received(ETH2, ipv4(src=HOST4_0, dst=HOST4_1, ttl=62, options=options) / udp4()), drop("kernel_only"), NO_LINUX,
-        about=unread,
+        "end_as_of_ipv4_with_options", [f"{DRAFT4} S12-S19", "1812 5.2.4"], ETH0,
+        received(ETH0, outer(SID4, 2, next_header=IPV4) / with_options(64)), forward(ETH2, sent(ETH2, with_options(63))), NO_LINUX,
+    )
+    group.add(
+        "end_as_back_of_ipv4_with_options", [f"{back4} S01-S05", "1812 5.2.4"], ETH2, received(ETH2, with_options(62)),
+        forward(ETH1, sent(
+            ETH1,
+            headers([SEGMENT_1], IPV4, hop_limit=64, label=label4(HOST4_0, HOST4_1, UDP_PROTOCOL, ports(4096, 53)), source=TUNSRC)
+            / with_options(61),
+        )), NO_LINUX,
     )
     group.add(
         "end_as_back_of_ipv4_with_options_to_an_address_of_the_interface", [back4, "791 3.1"], ETH2,
-        received(ETH2, ipv4(src="10.2.0.1", dst="10.2.0.2", ttl=62, options=options) / udp4()), kernel("ipv4_options"), NO_LINUX,
+        received(ETH2, ipv4(src="10.2.0.1", dst="10.2.0.2", ttl=62, options=options) / udp4()), kernel("local"), NO_LINUX,
     )
     group.add(
         "end_as_back_igmp_is_the_kernels", [back4], ETH2,
         received(ETH2, ipv4(src="10.2.0.1", dst="224.0.0.22", ttl=1, options=[Raw(bytes([0x94, 4, 0, 0]))]) / udp4()),
-        kernel("ipv4_options"), NO_LINUX, about="The packet has Router Alert and a multicast destination, so it concerns the link.",
+        kernel("multicast"), NO_LINUX, about="The packet has Router Alert and a multicast destination, so it concerns the link.",
     )
     group.add(
         "end_as_back_of_ipv4_with_options_by_the_interface_of_an_ipv6_service", [back4, "791 3.1"], ETH1,

@@ -11,9 +11,10 @@ the packet's own SRH.
 
 from scapy.layers.inet6 import IPv6
 
-from .case import SAME, Group, differs, drop, forward, kernel, skip
+from .case import SAME, Group, answer, differs, drop, forward, kernel, skip
 from .flow_label import label6
 from .h_insert import HOP_BY_HOP_FIRST, inserted
+from .icmp import error
 from .h_encaps import PATHS, TUNSRC, egress_of, headers
 from .local_chain import decremented
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
@@ -27,20 +28,16 @@ ENCAPS_RED = "8986 4.14"
 INSERT = "-"
 WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and does not change the inner hop limit"
 NO_LINUX = skip("Linux has no End.B6.Encaps.Red (SEG6_LOCAL_ACTION_*)")
-# Drop reasons in place of ICMP errors, at a SID that the kernel lacks.
-OURS = {
-    "packet_too_big": "too_big", "route_miss": "no_route", "route_type": "no_route",
-    "neighbor": "no_neighbor",
-}
 # The next segment is behind eth2. All policies but one start behind eth1.
 NEXT = "fc0b::7"
 MTU = 1400
+NOT_LINUX = "Linux reports its own MTU, to this node or to the source"
 
 BAD_POLICIES = {
-    0xE1: ("is_an_own_address", "fc01::2", "local"),
-    0xE2: ("has_no_route", "2001:db8:dead::1", "route_miss"),
-    0xE3: ("is_not_resolved", "fc0e::1", "neighbor"),
-    0xE4: ("is_unreachable", "fc0d::1", "route_type"),
+    0xE1: ("is_an_own_address", "fc01::2"),
+    0xE2: ("has_no_route", "2001:db8:dead::1"),
+    0xE3: ("is_not_resolved", "fc0e::1"),
+    0xE4: ("is_unreachable", "fc0d::1"),
 }
 MORE = ["fc0e::/16 via fc01::66 dev eth1", "unreachable fc0d::/16", "fc0f::1/128 encap seg6local action End dev eth0"]
 
@@ -57,7 +54,7 @@ def routes(action):
     ]
     lines += [
         f"{sid(number)}/128 encap seg6local action {action} srh segs {first} dev eth0"
-        for number, (_, first, _) in BAD_POLICIES.items()
+        for number, (_, first) in BAD_POLICIES.items()
     ]
     return lines + MORE
 
@@ -128,13 +125,15 @@ class Binding:
             about, counters,
         )
 
-    def refused(self, name, rfc, arrived, outcome, port=ETH0, linux=None, counters=None, about=""):
-        """One dropped packet."""
+    def refused(self, name, rfc, arrived, outcome, port=ETH0, linux=None, counters=None, about="", told=None):
+        """One packet that is not forwarded."""
         if not self.linux:
             linux = NO_LINUX
-            if "kernel" in outcome:
-                outcome = drop(OURS.get(outcome["kernel"], "kernel_only"))
-        self.group.add(f"{self.prefix}_{name}", rfc, port, received(port, arrived), outcome, linux, about, counters)
+            if outcome == kernel("seg6_disabled"):
+                outcome = drop("kernel_only")
+            elif name == "whose_first_segment_is_not_resolved":
+                outcome, about = drop("no_neighbor"), "The daemon resolves the next hop."
+        self.group.add(f"{self.prefix}_{name}", rfc, port, received(port, arrived), outcome, linux, about, counters, answer=told)
 
     def shared(self):
         """The cases."""
@@ -162,7 +161,7 @@ class Binding:
                        before=(DESTINATION_OPTIONS, options_header(ROUTING, OPTION_EXPERIMENT)))
         self.forwarded("trims_octets_behind_the_packet", trailer=b"padding")
 
-        error = {"route": f"{here}/128", "packets": 0, "errors": 1}
+        one_error = {"route": f"{here}/128", "packets": 0, "errors": 1}
         two = [NEXT, here]
         for name, rfc, arrived, reason in (
             ("with_segments_left_zero", "8986 4.13 S02", packet(here, 64, 0, [here, NEXT]), "segments_left_zero"),
@@ -174,28 +173,34 @@ class Binding:
             ("with_last_entry_beyond_hdr_ext_len", "8986 4.13 S09", packet(here, 64, 1, two, last_entry=2), "srh_length"),
             ("with_a_tlv_beyond_the_srh", "8754 2.1", packet(here, 64, 1, two, tlvs=bytes([0x7C, 7]) + b"sixoct"), "srh_tlv"),
         ):
-            self.refused(name, rfc, arrived, drop(reason), counters=error)
-        self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), drop("hop_limit"), counters=error)
+            self.refused(name, rfc, arrived, drop(reason), counters=one_error)
+        self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), drop("hop_limit"), counters=one_error)
         self.refused("with_an_hmac", "8754 2.1.2", packet(here, 64, 1, two, flags=8, tlvs=hmac_tlv(7)), drop("hmac_key"))
         alert = (HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))
-        if self.linux:
-            self.refused("with_hop_by_hop_options", "8200 4.3", packet(here, 64, 1, two, before=alert), kernel("hop_by_hop"))
-        else:
-            self.forwarded("with_hop_by_hop_options", before=alert, rfc="8200 4.2",
-                           about="The kernel lacks the SID, so Sidestep skips the option as its type says.")
+        self.forwarded("with_hop_by_hop_options", before=alert, rfc="8200 4.2", about="The SID skips Router Alert, as its type says.")
         self.refused("on_a_port_with_seg6_disabled", "8754 4.3.1", packet(here, 64, 1, two), kernel("seg6_disabled"), port=ETH2,
                      linux=skip("punted; seg6local ignores seg6_enabled"))
-        for number, (name, _, reason) in BAD_POLICIES.items():
+        for number, (name, _) in BAD_POLICIES.items():
             bad = sid(number)
-            self.refused(f"whose_first_segment_{name}", self.rfc, packet(bad, 64, 1, [NEXT, bad]), kernel(reason))
+            arrived = packet(bad, 64, 1, [NEXT, bad])
+            name = f"whose_first_segment_{name}"
+            if number == 0xE1 and isinstance(self, Insert):
+                self.refused(name, "8754 4.3.2", arrived, drop("not_a_sid"), linux=skip("Linux takes each of its addresses for a SID"),
+                             about="The new headers are checked like received ones.")
+            elif number in (0xE1, 0xE3):
+                self.refused(name, self.rfc, arrived, kernel("rewritten"), about="The kernel gets the packet with the new headers.")
+            else:
+                self.refused(name, [self.rfc, "4443 3.1"], arrived, drop("no_route"), counters=None if number == 0xE4 else {"route": f"{bad}/128", "packets": 0, "errors": 1},
+                             told=answer(HEADEND, error(1, 0, 0, arrived)))
 
     def mtu(self, overhead):
         """A policy of one segment against the egress MTU."""
         payload = udp6(HEADEND, NEXT, pattern(MTU - overhead - 40 - 40 - 8))
         self.forwarded("of_exactly_the_mtu", 1, payload=payload, rfc="8200 5")
         here, payload = sid(1), udp6(HEADEND, NEXT, pattern(MTU - overhead - 40 - 40 - 8 + 1))
-        self.refused("of_one_octet_more_than_the_mtu", "8200 5", packet(here, 64, 1, [NEXT, here], payload=payload),
-                     kernel("packet_too_big"))
+        arrived = packet(here, 64, 1, [NEXT, here], payload=payload)
+        self.refused("of_one_octet_more_than_the_mtu", "8200 5", arrived, drop("too_big"), linux=skip(NOT_LINUX),
+                     told=answer(HEADEND, error(2, 0, MTU - overhead, arrived)))
 
 
 class Encaps(Binding):

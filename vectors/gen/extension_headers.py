@@ -5,11 +5,12 @@ from scapy.packet import Raw
 
 from .case import SAME, SILENCE, Group, answer, differs, drop, forward, kernel, skip
 from .decap import inner6
+from .ecn import WHY as ECN
 from .icmp import error, outer
 from .node import ETH0, ETH1, HEADEND, HOST_0, SEGMENT_1, node, received, sent
 from .wire import (
     AUTHENTICATION, DESTINATION_OPTIONS, ESP, FRAGMENT, HOP_BY_HOP, ICMPV6, IPV6, ROUTING, SRH, UDP_PROTOCOL,
-    authentication_header, echo6, fragment_header, options_header, pattern, udp6,
+    OPTION_ROUTER_ALERT, authentication_header, echo6, fragment_header, options_header, pattern, udp6,
 )
 
 END, END_PSP, END_X, END_DT6 = "fc0f::1", "fc0f::11", "fc0f::2", "fc0f::d6"
@@ -133,19 +134,21 @@ def add_options(cases):
                   DESTINATION_OPTIONS, "ext_header", None, OPTIONS)
     cases.advances("end_behind_sixteen_options", "8200 4.2", END, options_header(ROUTING, bytes(14) + b"\x01\x06" + bytes(6)),
                    DESTINATION_OPTIONS)
-    cases.group.add(
-        "end_behind_more_options_than_are_checked", "8200 4.2", ETH0,
-        received(ETH0, advanced(END, options_header(ROUTING, bytes(22)), DESTINATION_OPTIONS, 1)), kernel("ext_chain"),
-    )
+    cases.refuses("end_behind_more_options_than_are_checked", ["8200 4.2", "8883 3.5"], END, options_header(ROUTING, bytes(22)),
+                  DESTINATION_OPTIONS, "too_many_options", (4, 9, 40 + 2 + 16), OPTIONS, "The pointer locates the first option beyond the limit.")
     packet = outer(END_DT6, DESTINATION_OPTIONS) / options_header(IPV6, option(0x87)) / inner6(64)
     cases.dropped("end_dt6_behind_an_unknown_option_with_action_10", "8200 4.2", packet, "unknown_option",
                   answer(HEADEND, error(4, 2, 42, packet)), (inner6(63), OPTIONS))
-    for kind in (0x07, 0x47, 0xC7):
-        cases.group.add(
-            f"end_behind_a_hop_by_hop_option_of_type_{kind:02x}", ["8200 4.2", "8200 4.3"], ETH0,
-            received(ETH0, advanced(END, header(kind), HOP_BY_HOP, 1)), kernel("hop_by_hop"),
-            about="The kernel processes Hop-by-Hop Options (ipv6_parse_hopopts).",
-        )
+    cases.advances("end_behind_a_hop_by_hop_option_of_type_07", ["8200 4.2", "8200 4.3"], END, header(0x07), HOP_BY_HOP)
+    for kind in (0x47, 0xC7):
+        packet = advanced(END, header(kind), HOP_BY_HOP, 1)
+        cases.dropped(f"end_behind_a_hop_by_hop_option_of_type_{kind:02x}", ["8200 4.2", "8200 4.3"], packet, "unknown_option",
+                      SILENCE if kind == 0x47 else answer(HEADEND, error(4, 2, 42, packet)))
+    alert = options_header(IPV6, OPTION_ROUTER_ALERT)
+    packet = IPv6(src=HEADEND, dst=END_DT6, hlim=64, nh=HOP_BY_HOP, tc=3) / alert / inner6(64)
+    cases.dropped("end_dt6_of_ce_around_not_ect_behind_router_alert", ["6040 4.2", "2711 2"], packet, "ecn", SILENCE,
+                  (inner6(63), ECN),
+                  about="The option asks routers to examine the packet. It does not change what the SID does.")
 
 
 def add_order(cases):

@@ -205,8 +205,8 @@ def add_lookups(group, endpoint):
         "end": (
             ("usd_without_a_route", inner6, "2001:db8:dead::1", IPV6, drop("no_route")),
             ("usd_of_ipv4_without_a_route", inner4, "10.250.0.1", IPV4, drop("no_route")),
-            ("usd_to_an_address_of_this_node", inner6, "fc00::2", IPV6, kernel("decapsulated")),
-            ("usd_of_ipv4_to_an_address_of_this_node", inner4, "10.0.0.2", IPV4, kernel("decapsulated")),
+            ("usd_to_an_address_of_this_node", inner6, "fc00::2", IPV6, kernel("rewritten")),
+            ("usd_of_ipv4_to_an_address_of_this_node", inner4, "10.0.0.2", IPV4, kernel("rewritten")),
         ),
         "end_x": (),
         "end_t": (

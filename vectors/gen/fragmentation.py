@@ -6,7 +6,7 @@ from scapy.packet import Raw
 from .case import SILENCE, Group, answer, differs, drop, kernel, skip
 from .flow_label import label4, label6, ports
 from .h_encaps import headers
-from .icmp import error4
+from .icmp import error, error4
 from .node import ETH0, ETH1, HEADEND, HOST4_0, HOST4_1, HOST_0, node, received, sent
 from .wire import FRAGMENT, IPV4, IPV6, UDP_PROTOCOL, fragment_header, ipv4, pattern, udp4, udp6
 
@@ -83,7 +83,8 @@ def add_headends(group):
     destination, _, _ = PATHS["h_encaps"]
     group.add(
         "fragmentation_never_with_dont_fragment", "2473 7.2", ETH0, received(ETH0, inner4(destination, 1490, flags="DF")),
-        kernel("packet_too_big"), about="The kernel sends the error to the node itself, and Sidestep relays it to the source.",
+        drop("too_big"), skip("Linux reports its own MTU to this node"),
+        answer=answer(HOST4_0, error4(3, 4, MTU - len(headers(PATHS["h_encaps"][2], IPV4, hop_limit=64)), inner4(destination, 1490, flags="DF"))),
     )
 
 
@@ -103,8 +104,9 @@ def add_ipv6():
             fragments=tunnel_fragments(["fc0a::1"], IPV6, inner(length, 63), mtu, label=label),
         )
     group.add(
-        "fragmentation_never_of_ipv6_of_1281_octets", "2473 7.1", ETH0, received(ETH0, inner(1281, 64)), kernel("packet_too_big"),
-        about="The source can send smaller packets.",
+        "fragmentation_never_of_ipv6_of_1281_octets", "2473 7.1", ETH0, received(ETH0, inner(1281, 64)), drop("too_big"),
+        skip("Linux reports an MTU below 1280 to the source"), "The source can send smaller packets.",
+        answer=answer(HOST_0, error(2, 0, 1280, inner(1281, 64))),
     )
     return group
 

@@ -12,13 +12,13 @@ Where Linux and the RFCs differ, on each of these packets:
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import Group, answer, differs, drop, forward, kernel
+from .case import Group, answer, differs, drop, forward, kernel, skip
 from .flow_label import label4, label6, ports
 from .icmp import error, error4
 from .node import ETH0, ETH1, ETH2, HOST4_0, HOST_0, node, received, sent
 from .wire import (
-    DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMPV6, IPV4, IPV6, OPTION_EXPERIMENT, OPTION_PADN_6, ROUTING, SCTP, SRH,
-    TCP_PROTOCOL, UDP_PROTOCOL, echo6, fragment_header, ipv4, options_header, pattern, tcp4, tcp6, udp4, udp6,
+    DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMPV6, IPV4, IPV6, OPTIONS4, OPTION_EXPERIMENT, OPTION_PADN_6, ROUTING, SCTP,
+    SRH, TCP_PROTOCOL, UDP_PROTOCOL, echo6, fragment_header, ipv4, options_header, pattern, tcp4, tcp6, udp4, udp6,
 )
 
 TUNSRC = "fc00::2"
@@ -202,24 +202,52 @@ def add_h_encaps(group):
         received(ETH0, IPv6(src=HOST_0, dst=destination, hlim=64, nh=UDP_PROTOCOL, fl=5) / udp6(HOST_0, destination)),
         expect, linux=differs(forward(ETH1, frame), WHY6),
     )
-    for name, number, reason in (
-        ("h_encaps_whose_first_segment_is_local", 0xE0, "local_segment"),
-        ("h_encaps_whose_first_segment_is_an_own_address", 0xE1, "local"),
-        ("h_encaps_whose_first_segment_has_no_route", 0xE2, "route_miss"),
-        ("h_encaps_whose_first_segment_is_not_resolved", 0xE3, "neighbor"),
-        ("h_encaps_whose_first_segment_is_unreachable", 0xE4, "route_type"),
-    ):
-        group.add(
-            name, "8986 5.1 S06", ETH0,
-            received(ETH0, IPv6(src=HOST_0, dst=f"2001:db8:{number:x}::1", hlim=64, nh=UDP_PROTOCOL) / udp6(HOST_0, "2001:db8::")),
-            kernel(reason),
-        )
+    add_first_segments(group)
     headend.expired()
+    for name, options in OPTIONS4.items():
+        headend.ipv4(f"of_ipv4_with_{name}", 2, udp4(), options=[Raw(options)],
+                     about="The packet is forwarded onto the tunnel, which is not the node that obeys its options.")
+
+
+def add_first_segments(group):
+    """First segments that do not lead to a neighbor."""
+    def steered(number, hop_limit=64):
+        destination = f"2001:db8:{number:x}::1"
+        return destination, IPv6(src=HOST_0, dst=destination, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(HOST_0, "2001:db8::")
+
+    rfc = "8986 5.1 S06"
+    destination, packet = steered(0xE0)
+    label = label6(HOST_0, destination, UDP_PROTOCOL, ports(4096, 53))
+
+    def behind_end(hop_limit, label, inner):
+        return outer("fc0a::1", ROUTING, hop_limit, label=label) / SRH(
+            next_header=IPV6, segments_left=0, segment_list=["fc0a::1", "fc0f::1"]) / inner
+
     group.add(
-        "h_encaps_of_ipv4_with_options", "791 3.1", ETH0,
-        received(ETH0, ipv4(src=HOST4_0, dst=f"{prefix4(2)}1", ttl=64, options=[Raw(bytes([1, 1, 1, 0]))]) / udp4()),
-        kernel("ipv4_options"),
+        "h_encaps_whose_first_segment_is_local", [rfc, "8754 4.3.1"], ETH0, received(ETH0, packet),
+        forward(ETH1, sent(ETH1, behind_end(63, label, steered(0xE0, 63)[1]))),
+        linux=differs(forward(ETH1, sent(ETH1, behind_end(63, 0, packet))), WHY6),
+        about="The SID processes the outer header that the headend has made.",
     )
+    group.add(
+        "h_encaps_whose_first_segment_is_an_own_address", "8754 4.3.2", ETH0, received(ETH0, steered(0xE1)[1]), drop("not_a_sid"),
+        linux=skip("Linux takes each of its addresses for a SID"), about="The new headers are checked like received ones.",
+    )
+    group.add(
+        "h_encaps_whose_first_segment_is_not_resolved", rfc, ETH0, received(ETH0, steered(0xE3)[1]), kernel("rewritten"),
+        about="The kernel gets the encapsulated packet.",
+    )
+    for name, number in (
+        ("h_encaps_whose_first_segment_has_no_route", 0xE2),
+        ("h_encaps_whose_first_segment_is_unreachable", 0xE4),
+    ):
+        packet = steered(number)[1]
+        group.add(name, [rfc, "2473 8.1", "4443 3.1"], ETH0, received(ETH0, packet), drop("no_route"),
+                  answer=answer(HOST_0, error(1, 0, 0, packet)),
+                  about="Linux sends no message to the source of the packet.")
+        packet = ipv4(src=HOST4_0, dst=f"10.{number}.0.1", ttl=64, options=[Raw(OPTIONS4["no_operations"])]) / udp4()
+        group.add(f"{name}_of_ipv4", [rfc, "2473 8.3", "1812 5.2.7.1"], ETH0, received(ETH0, packet), drop("no_route"),
+                  answer=answer(HOST4_0, error4(3, 0, 0, packet)))
 
 
 def add_h_encaps_red(group):
@@ -248,6 +276,8 @@ def groups():
                 "2001:db8:e3::/48 encap seg6 mode encap segs fc01::66 dev eth1",
                 "unreachable fc0d::/16",
                 "2001:db8:e4::/48 encap seg6 mode encap segs fc0d::1 dev eth1",
+                "10.226.0.0/24 encap seg6 mode encap segs 2001:db8:dead::1 dev eth1",
+                "10.228.0.0/24 encap seg6 mode encap segs fc0d::1 dev eth1",
             ],
             neighbors=["fc01::99 lladdr 02:00:00:00:00:99 dev eth1"],
             tunsrc=TUNSRC,

@@ -5,8 +5,9 @@ H.Insert.Red (`inline.red`) omits the first segment from the SRH (RFC 8754 4.1.1
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import SAME, Group, differs, drop, forward, kernel, skip
+from .case import SAME, Group, differs, drop, forward, kernel, skip, answer
 from .h_encaps import PATHS, egress_of, prefix6
+from .icmp import error
 from .node import ETH0, HOST_0, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6, ROUTING, SRH,
@@ -172,5 +173,14 @@ def groups():
         "h_insert_with_hop_limit_1", "8200 3", ETH0,
         received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp(f"{prefix6(2)}1")),
         drop("hop_limit"), about="Time Exceeded quotes the packet without the SRH that the headend would insert.",
+    )
+    long = (
+        IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=64, nh=HOP_BY_HOP)
+        / options_header(UDP_PROTOCOL, bytes([1, 220]) + bytes(220)) / udp(f"{prefix6(2)}1")
+    )
+    group.add(
+        "h_insert_behind_a_hop_by_hop_header_of_224_octets", "8883 3.3", ETH0, received(ETH0, long), drop("chain_too_long"),
+        skip("Linux inserts in front of the header"), "At most 256 octets move to the front of the SRH.",
+        answer=answer(HOST_0, error(4, 7, 256, long)),
     )
     return [group, reduced_group()]

@@ -1,8 +1,8 @@
 """HMAC of an SRH (RFC 8754 2.1.2), verified and signed. Python's `hmac` module computes it.
 
 The text is that of Linux (net/ipv6/seg6_hmac.c): source address, Last Entry, Flags, HMAC Key ID,
-Segment List. The RFC begins it with the packet's destination address, where Linux (and Sidestep)
-have the source address. Both omit the rest of the SRH. The field has 32 octets, and SHA-1 fills 20.
+Segment List. The RFC has the 16 bits behind Length (the D-bit) in front of the Key ID, which Linux
+and Sidestep omit. The field has 32 octets, and SHA-1 fills 20.
 """
 
 import hashlib
@@ -11,12 +11,13 @@ import ipaddress
 
 from scapy.layers.inet6 import IPv6
 
-from .case import SAME, Group, differs, drop, forward, kernel, skip
+from .case import SAME, Group, differs, drop, forward, kernel, skip, answer
 from .decap import inner4, inner6
 from .flow_label import label4, label6
 from .h_encaps import PORTS, TUNSRC, WHY4, WHY6, egress_of, outer
 from .h_encaps_l2 import WHY6 as WHY_L2
 from .h_insert import HOP_BY_HOP_FIRST, inserted
+from .icmp import error
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     ETHERNET, HOP_BY_HOP, IPV4, IPV6, OPTION_PADN_6, ROUTING, SRH, UDP_PROTOCOL, hmac_tlv, ipv4, options_header, padn, tlv, udp4, udp6,
@@ -80,14 +81,15 @@ class Verify:
     def __init__(self, group):
         self.group = group
 
-    def at(self, name, sid, header, outcome, port=ETH0, source=HEADEND, hop_limit=64, payload=None, linux=None, about=""):
-        """A packet to a SID; `outcome`: a verdict, or the (port, packet) that leaves."""
+    def at(self, name, sid, header, outcome, port=ETH0, source=HEADEND, hop_limit=64, payload=None, linux=None, about="", answered=False):
+        """A packet to a SID; `outcome`: a verdict, or the (port, packet) that leaves. `answered`: with a message about the TLV."""
         payload = udp6(source, SEGMENT_1) if payload is None else payload
         arrived = IPv6(src=source, dst=sid, hlim=hop_limit, nh=ROUTING) / header / payload
         if isinstance(outcome, tuple):
             egress, packet = outcome
             outcome = forward(egress, sent(egress, packet))
-        self.group.add(name, RFC, port, received(port, arrived), outcome, linux, about)
+        told = answer(source, error(4, 0, 40 + len(header) - 40, arrived)) if answered else None
+        self.group.add(name, [RFC, "8754 2.1.2.2"] if answered else RFC, port, received(port, arrived), outcome, linux, about, answer=told)
 
     def advanced(self, header, source=HEADEND, payload=None, next_segment=None):
         """The packet after End."""
@@ -178,11 +180,11 @@ def add_text(verify):
                tlvs=hmac_tlv(7, field(7, HEADEND, segments, secret="a secret of sha512")))
     verify.at("hmac_of_another_secret", end, head, drop("hmac_wrong"))
     head = SRH(segment_list=segments, flags=FLAG, segments_left=1, next_header=UDP_PROTOCOL, tlvs=hmac_tlv(6, bytes(32)))
-    verify.at("hmac_of_an_unknown_key", end, head, drop("hmac_key"))
+    verify.at("hmac_of_an_unknown_key", end, head, drop("hmac_key"), answered=True)
     head = SRH(segment_list=segments, flags=FLAG, segments_left=1, next_header=UDP_PROTOCOL, tlvs=hmac_tlv(0, bytes(32)))
     verify.at("hmac_of_key_0", end, head, drop("hmac_key"))
     for count in (SEGMENTS_MAX + 1, 16):
-        verify.at(f"hmac_over_{count}_segments", end, header(7, path(count, end)), drop("hmac_segments"),
+        verify.at(f"hmac_over_{count}_segments", end, header(7, path(count, end)), drop("hmac_segments"), answered=True,
                   about="The text would exceed Linux's buffer, so Linux drops the packet too, even with a valid HMAC.")
 
 
@@ -193,7 +195,7 @@ def add_place(verify):
     mac = field(7, HEADEND, segments)
     head = header(7, segments, before=padn(6))
     verify.at("hmac_behind_padding", end, head, (ETH1, verify.advanced(head)))
-    verify.at("hmac_wrong_behind_padding", end, wrong(head, flipped(3)), drop("hmac_wrong"))
+    verify.at("hmac_wrong_behind_padding", end, wrong(head, flipped(3)), drop("hmac_wrong"), answered=True)
     why = "As in Linux, an SRH has an HMAC if it has the flag and ends with the TLV. This SRH has none, and the packet passes."
     for name, fields in (
         ("the_flag_and_no_tlv", {"flags": FLAG}),

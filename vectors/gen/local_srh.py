@@ -74,10 +74,10 @@ def add_to_the_node(group):
     packet = ipv6(next_header=FRAGMENT) / fragment_header(ROUTING, 0, False) / srh() / UDP
     dropped("srh_in_an_atomic_fragment", packet, 40 + 8 + 3, skip("the kernel forwards what it has reassembled"))
     many = ipv6(next_header=DESTINATION_OPTIONS)
-    for _ in range(6):
+    for _ in range(8):
         many = many / options_header(DESTINATION_OPTIONS, OPTION_PADN_6)
     group.add(
-        "local_packet_with_seven_extension_headers", RFC, ETH0,
+        "local_packet_with_nine_extension_headers", RFC, ETH0,
         received(ETH0, many / options_header(ROUTING, OPTION_PADN_6) / srh() / UDP), drop("ext_header"),
         skip("Linux follows any number of extension headers"), "An SRH may follow beyond the headers that the node reads.", answer=SILENCE,
     )

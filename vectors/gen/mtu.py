@@ -4,12 +4,14 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from .case import Group, differs, forward, kernel, skip
+from .case import SILENCE, Group, answer, differs, drop, forward, kernel, skip
 from .h_encaps import WHY6, headers
+from .icmp import error
 from .node import ETH0, ETH1, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import ETHERNET, IPV6, ROUTING, SRH, UDP_PROTOCOL, ipv4, pattern, udp4, udp6
 
 MTU = 1400
+NOT_LINUX = "Linux reports its own MTU, to this node or to the source"
 NODE = node(
     mtu={"eth1": MTU},
     routes=[
@@ -53,13 +55,19 @@ def arrived(sid, protocol, inner):
     return IPv6(src=HEADEND, dst=sid, hlim=64, nh=ROUTING) / SRH(next_header=protocol, segment_list=[sid]) / inner
 
 
-def add_pair(group, name, rfc, build, linux_build=None, why=WHY6):
-    """`build(extra)`: packet in and packet out, `extra` octets above the MTU."""
+def add_pair(group, name, rfc, build, linux_build=None, why=WHY6, told=None):
+    """`build(extra)`: packet in and packet out, `extra` octets above the MTU. `told`: the MTU that a
+    headend reports, 0 for none; by default the kernel gets the packet."""
     packet, out = build(0)
     linux = differs(forward(ETH1, sent(ETH1, linux_build(0))), why) if linux_build else None
     group.add(f"{name}_of_exactly_the_mtu", rfc, ETH0, received(ETH0, packet), forward(ETH1, sent(ETH1, out)), linux)
     packet, _ = build(1)
-    group.add(f"{name}_of_one_octet_more_than_the_mtu", rfc, ETH0, received(ETH0, packet), kernel("packet_too_big"))
+    name = f"{name}_of_one_octet_more_than_the_mtu"
+    if told is None:
+        group.add(name, rfc, ETH0, received(ETH0, packet), kernel("packet_too_big"))
+    else:
+        group.add(name, [rfc, "2473 7.1"], ETH0, received(ETH0, packet), drop("too_big"), skip(NOT_LINUX),
+                  answer=answer(HOST_0, error(2, 0, told, packet)) if told else SILENCE)
 
 
 def groups():
@@ -93,6 +101,7 @@ def groups():
             ),
             lambda extra, destination=destination, overhead=overhead, reduced=reduced:
                 headers(["fc0a::1"], IPV6, reduced, hop_limit=63, label=3) / inner6(MTU - overhead + extra, 64, destination),
+            told=MTU - overhead,
         )
     destination = "2001:db8:c02::1"
     add_pair(group, "h_insert", "8754 4.1", lambda extra: (
@@ -100,7 +109,7 @@ def groups():
         IPv6(src=HOST_0, dst="fc0a::1", hlim=63, nh=ROUTING, fl=3)
         / SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=[destination, "fc0a::1"])
         / udp6(HOST_0, destination, pattern(MTU - 40 - 48 + extra)),
-    ))
+    ), told=MTU - 40)
     frame_destination = "2001:db8:c03::1"
     add_pair(
         group, "h_encaps_l2", "8986 5.3",
@@ -108,6 +117,7 @@ def groups():
             inner6(MTU - 78 + extra, 65, frame_destination),
             headers(["fc0a::1"], ETHERNET, hop_limit=64, label=3) / received(ETH0, inner6(MTU - 78 + extra, 65, frame_destination)),
         ),
+        told=0,
     )
 
     def customer(length):

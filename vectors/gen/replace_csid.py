@@ -255,7 +255,7 @@ def add_refused(group):
         cases.dropped(f"to_a_next_one_{name}", f"{RFC} R20", with_srh(here, 64, 0, [USUAL.at(LOCAL, 2, csid), zero]), reason)
     group.add(
         "replace_csid_to_a_next_one_whose_gateway_is_not_resolved", f"{RFC} R20", ETH0,
-        received(ETH0, with_srh(here, 64, 0, [USUAL.at(LOCAL, 2, UNRESOLVED), zero])), kernel("decapsulated"), NO_LINUX,
+        received(ETH0, with_srh(here, 64, 0, [USUAL.at(LOCAL, 2, UNRESOLVED), zero])), kernel("rewritten"), NO_LINUX,
         about="The route to the next C-SID is punted: the kernel gets the packet with the new destination and resolves the gateway.",
     )
     cases.dropped("to_an_entry_whose_first_csid_is_0", f"{RFC} R16-R20", with_srh(zero, 64, 1, ["::", zero]), "no_route",

@@ -55,6 +55,14 @@ class SRH(Packet):
 
 # RFC 8754 2.1.1: padding TLVs.
 PAD1 = b"\x00"
+# RFC 791 3.1: No Operation and End of Option List; Router Alert (RFC 2113); Record Route; an option that nobody defined.
+OPTIONS4 = {
+    "no_operations": bytes([1, 1, 1, 0]),
+    "router_alert": bytes([0x94, 4, 0, 0]),
+    "record_route": bytes([7, 7, 8]) + bytes(4) + bytes([0]),
+    "an_unknown_option": bytes([0xDE, 4, 0xAB, 0xCD]),
+    "forty_octets_of_options": bytes([1] * 40),
+}
 
 
 def padn(length):

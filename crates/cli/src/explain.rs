@@ -112,7 +112,7 @@ impl Explanation {
     pub fn new(names: Names<'_>, native: &Native, frame: &[u8], verdict: Verdict) -> Self {
         let changed = match verdict {
             Verdict::Forward { .. } => true,
-            Verdict::Punt(reason) => reason.number == sidestep_datapath::abi::PUNT_decapsulated,
+            Verdict::Punt(reason) => reason.number == sidestep_datapath::abi::PUNT_rewritten,
             Verdict::Drop(_) => false,
         };
         let left = native.frame();

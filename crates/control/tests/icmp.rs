@@ -144,9 +144,15 @@ fn only_errors_about_own_policies_are_relayed() {
     assert_eq!(relayed.message.kind, Kind::TooBig { mtu: 1320 });
     assert_eq!(relayed.message.bytes[..8], [2, 0, 0, 0, 0, 0, 5, 40]);
     assert_eq!(relayed.message.bytes[8..], inside);
-    let relayed = relay(&error_about(3, 4, &ipv4()), [&ours].into_iter()).expect("a relayed error");
-    assert_eq!(relayed.message.kind, Kind::TimeExceeded);
-    assert_eq!(relayed.message.bytes[..2], [11, 0]);
+    // RFC 2473 8.2 and 8.3.
+    for kind in [1, 3] {
+        for (inner, packet, message) in [(41, &inside, [1, 3]), (4, &ipv4(), [3, 1])] {
+            let heard = error_about(kind, inner, packet);
+            let relayed = relay(&heard, [&ours].into_iter()).expect("a relayed error");
+            assert_eq!(relayed.message.kind, Kind::AddressUnreachable);
+            assert_eq!(relayed.message.bytes[..2], message);
+        }
+    }
 
     // A socket of the node: Linux subtracts 80 bytes from what it learns.
     let own = |it: std::net::IpAddr| it == address("2001:db8:1::1");
@@ -179,13 +185,11 @@ fn only_errors_about_own_policies_are_relayed() {
         relay(&error_about(2, 41, &error), [&ours].into_iter()),
         None
     );
-    // Parameter Problem, Destination Unreachable: the headend's own business.
-    for kind in [1, 4] {
-        assert_eq!(
-            relay(&error_about(kind, 41, &inside), [&ours].into_iter()),
-            None
-        );
-    }
+    // Parameter Problem: the headend's own business.
+    assert_eq!(
+        relay(&error_about(4, 41, &inside), [&ours].into_iter()),
+        None
+    );
 }
 
 #[test]
@@ -229,5 +233,8 @@ fn arbitrary_errors_are_handled_and_only_they_are_quoted() {
             }
         }
     }
-    assert_eq!(kinds, BTreeSet::from(["packet_too_big", "time_exceeded"]));
+    assert_eq!(
+        kinds,
+        BTreeSet::from(["address_unreachable", "packet_too_big"])
+    );
 }

@@ -1,7 +1,7 @@
 //! The end of every packet that a golden vector punts, at the kernel of this machine.
 //!
 //! Sidestep's native target gets the frame, and the kernel gets what Sidestep hands over: the same frame, except with
-//! reason `decapsulated`. The kernel has the routes of the vector's node that are the kernel's. The ends are recorded
+//! reason `rewritten`. The kernel has the routes of the vector's node that are the kernel's. The ends are recorded
 //! in `vectors/kernel/VERSION.json`. With `SIDESTEP_RECORD` the test prints them for `vectors/record.py` instead of
 //! comparing.
 

@@ -354,7 +354,7 @@ fn judge_fragments(case: &Case, node: &Node, oversized: Option<&Oversized>) -> S
 
 /// Whether the packet path rewrites a packet that it punts for this reason.
 fn is_rewritten(reason: &Reason) -> bool {
-    ["decapsulated", "fragmented"].contains(&reason.name)
+    ["rewritten", "fragmented"].contains(&reason.name)
 }
 
 /// Says that two values differ, if they do.

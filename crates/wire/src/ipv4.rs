@@ -135,14 +135,21 @@ impl Ipv4 {
 
     /// The packet with this payload, whose Total Length is the low 16 bits of the length.
     pub fn emit(&self, payload: &[u8]) -> Vec<u8> {
+        self.emit_with_options(&[], payload)
+    }
+
+    /// The packet with these options, 0 to 40 bytes in multiples of 4, and this payload.
+    pub fn emit_with_options(&self, options: &[u8], payload: &[u8]) -> Vec<u8> {
+        let header = Self::LENGTH + options.len();
         let mut packet = [
-            &[0x45, self.tos][..],
-            &((Self::LENGTH + payload.len()) as u16).to_be_bytes(),
+            &[0x40 | (header / 4) as u8, self.tos][..],
+            &((header + payload.len()) as u16).to_be_bytes(),
             &self.identification.to_be_bytes(),
             &self.fragment.to_be_bytes(),
             &[self.ttl, self.protocol.0, 0, 0],
             &self.source.octets(),
             &self.destination.octets(),
+            options,
             payload,
         ]
         .concat();

@@ -361,8 +361,8 @@ fn a_headend_tells_on_what_comes_back_to_it() {
             ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet)
         };
         for (from, to, kinds) in [
-            ("fc00:a::2", "2001:db8:c::1", [(2, 0), (3, 0)]),
-            ("10.0.1.2", "203.0.113.1", [(3, 4), (11, 0)]),
+            ("fc00:a::2", "2001:db8:c::1", [(2, 0), (1, 3), (1, 3)]),
+            ("10.0.1.2", "203.0.113.1", [(3, 4), (3, 1), (3, 1)]),
         ] {
             let [from, to] = ends(from, to);
             let packet = udp(from, to, 9, &[5; 1200]);
@@ -372,7 +372,10 @@ fn a_headend_tells_on_what_comes_back_to_it() {
             let grown = outer.len() - packet.len();
             assert_eq!(grown, if red.is_empty() { 80 } else { 64 }, "{red}");
             let quote = &outer[..outer.len().min(1232)];
-            for (index, heard) in [([2, 0], 1400), ([3, 0], 0)].into_iter().enumerate() {
+            for (index, heard) in [([2, 0], 1400), ([3, 0], 0), ([1, 0], 0)]
+                .into_iter()
+                .enumerate()
+            {
                 c.send(&back(heard.0, heard.1, quote)).expect("send");
                 let (_, answer) = message(&a).unwrap_or_else(|| panic!("{red} {from}: silence"));
                 let (kind, code, word, quoted) = parts(&answer);
@@ -393,7 +396,11 @@ fn a_headend_tells_on_what_comes_back_to_it() {
         }
         let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
         assert_eq!(icmp.relayed.get("packet_too_big"), Some(&2), "{icmp:?}");
-        assert_eq!(icmp.relayed.get("time_exceeded"), Some(&2), "{icmp:?}");
+        assert_eq!(
+            icmp.relayed.get("address_unreachable"),
+            Some(&4),
+            "{icmp:?}"
+        );
     }
 }
 

@@ -125,10 +125,10 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
         }
         let decapsulated = reasons(router)
             .into_iter()
-            .find(|(_, name, _)| name == "decapsulated");
+            .find(|(_, name, _)| name == "rewritten");
         assert_eq!(
             decapsulated,
-            Some(("punt".into(), "decapsulated".into(), 2)),
+            Some(("punt".into(), "rewritten".into(), 2)),
             "{mode}"
         );
 
@@ -239,10 +239,10 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
         }
         let decapsulated = reasons(router)
             .into_iter()
-            .find(|(_, name, _)| name == "decapsulated");
+            .find(|(_, name, _)| name == "rewritten");
         assert_eq!(
             decapsulated,
-            Some(("punt".into(), "decapsulated".into(), 10)),
+            Some(("punt".into(), "rewritten".into(), 10)),
             "{mode}"
         );
         let sid = sid_counters(&star).expect("the route");

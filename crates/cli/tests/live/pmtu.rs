@@ -34,8 +34,8 @@ fn chain(topic: &str, link: [(&str, &str); 2]) -> Chain {
 const IN_THE_MIDDLE: [(&str, &str); 2] = [("p", "eth1"), ("pe2", "eth0")];
 const AT_THE_HEADEND: [(&str, &str); 2] = [("pe1", "eth1"), ("p", "eth0")];
 
-/// Returns the number of errors that the edges relayed, while both hosts send large segments of
-/// both families.
+/// Returns the number of errors that the edges sent or relayed, while both hosts send large segments
+/// of both families.
 fn told_on(chain: &Chain) -> u64 {
     let edges = ["pe1", "pe2"].map(|edge| {
         let icmp: report::Icmp = report(chain.node(edge), Request::ShowIcmp);
@@ -43,7 +43,8 @@ fn told_on(chain: &Chain) -> u64 {
             &mut std::io::stderr(),
             format!("{edge}: {icmp:?}\n").as_bytes(),
         );
-        icmp.relayed.get("packet_too_big").copied().unwrap_or(0)
+        let told = [&icmp.sent, &icmp.relayed].map(|of| of.get("packet_too_big").copied());
+        told.into_iter().flatten().sum::<u64>()
     });
     edges.iter().sum()
 }

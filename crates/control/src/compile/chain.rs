@@ -45,7 +45,8 @@ pub(crate) enum RuleEffect {
     },
     /// Ends the lookup: blackhole, unreachable or prohibit.
     Refuse(RouteKind),
-    /// Requires the kernel, for this reason.
+    /// Requires the kernel, for this reason. Only Sidestep's own routes of the later tables remain:
+    /// the kernel has no route instead of them.
     Punt(String),
 }
 
@@ -123,16 +124,39 @@ impl Chain {
         if !asked {
             self.steps.push(step.clone());
         }
-        step.to.is_some() || matches!(step.effect, RuleEffect::Lookup { .. })
+        step.to.is_some() || !matches!(step.effect, RuleEffect::Refuse(_))
+    }
+
+    /// Puts a step in front that leaves all packets to the kernel, except for those with routes of
+    /// Sidestep.
+    pub(crate) fn after_punt(&self, why: &str) -> Self {
+        let punt = Step {
+            to: None,
+            effect: RuleEffect::Punt(why.to_owned()),
+        };
+        Self {
+            family: self.family,
+            steps: std::iter::once(punt)
+                .chain(self.all_steps().cloned())
+                .collect(),
+            then: None,
+        }
     }
 
     /// Shortens this chain if it begins like `other`, inserts steps, and ends like `other`: it then
-    /// continues with `other`. The common first steps are searched twice, and fail both times.
+    /// continues with `other`. The common first steps are searched twice, and fail both times. A
+    /// chain whose first steps leave packets to the kernel stays whole.
     pub(crate) fn leading_into(mut self, other: &Arc<Self>) -> Self {
         let (own, theirs) = (&self.steps, &other.steps);
         let begin = own.iter().zip(theirs).take_while(|(a, b)| a == b).count();
         let end = &theirs[begin..];
-        if !end.is_empty() && begin + end.len() < own.len() && own.ends_with(end) {
+        let first = &own[..own.len().saturating_sub(end.len())];
+        let punts = |step: &Step| matches!(step.effect, RuleEffect::Punt(_));
+        if !end.is_empty()
+            && begin + end.len() < own.len()
+            && own.ends_with(end)
+            && !first.iter().any(punts)
+        {
             self.steps.truncate(self.steps.len() - end.len());
             self.then = Some(Arc::clone(other));
         }

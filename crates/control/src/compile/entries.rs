@@ -17,14 +17,18 @@ pub(super) struct CompiledRoute {
     route: Option<RouteId>,
     /// Prefix length for `suppress_prefixlength`; none if the route cannot be suppressed.
     bits: Option<u8>,
+    /// The kernel does not have the route.
+    own: bool,
 }
 
 impl CompiledRoute {
     pub(super) fn new(route: &Route, index: Option<RouteId>) -> Self {
         let bits = route.key.prefix.prefix_len();
+        let winner = Winner::from(route);
         Self {
             route: index,
-            bits: Winner::from(route).is_suppressed(bits).then_some(bits),
+            bits: winner.is_suppressed(bits).then_some(bits),
+            own: winner.is_own(),
         }
     }
 
@@ -33,6 +37,7 @@ impl CompiledRoute {
         Self {
             route: Some(index),
             bits: None,
+            own: false,
         }
     }
 
@@ -49,6 +54,10 @@ impl LookupResult for CompiledRoute {
 
     fn is_suppressed(&self, bits: u8) -> bool {
         self.bits.is_some_and(|own| own <= bits)
+    }
+
+    fn is_own(&self) -> bool {
+        self.own
     }
 }
 

@@ -28,6 +28,8 @@ enum StepAction<'a, T> {
     Table(&'a Routing<T>, Option<u8>),
     /// End of the search, with a result or without.
     End(Option<T>),
+    /// Result for all packets from here on, unless the search finds a route of Sidestep.
+    Kernel(Option<T>),
 }
 
 /// Search through the steps of a chain.
@@ -89,6 +91,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
                     table: id,
                     suppress,
                 } => StepAction::Table(table(*id)?, *suppress),
+                punt @ RuleEffect::Punt(_) => StepAction::Kernel(end(punt)),
                 other => StepAction::End(end(other)),
             };
             let to = step.to.map(|to| (to.prefix.into(), to.inverted));
@@ -128,18 +131,26 @@ impl<'a, T: LookupResult> Search<'a, T> {
     }
 
     fn find_among(&self, to: Prefix, source: Prefix, among: Option<&[usize]>) -> Option<&T> {
+        let mut kernel = None;
         for action in self.steps(to, among) {
-            match action {
-                StepAction::End(answer) => return answer.as_ref(),
+            let found = match action {
+                StepAction::Kernel(answer) => {
+                    kernel.get_or_insert(answer.as_ref());
+                    continue;
+                }
+                StepAction::End(answer) => answer.as_ref(),
                 StepAction::Table(table, suppress) => {
                     let found = table.find(to, source);
-                    if let Some(found) = found.filter(|found| counts(*found, *suppress)) {
-                        return Some(found);
-                    }
+                    let Some(found) = found.filter(|found| counts(*found, *suppress)) else {
+                        continue;
+                    };
+                    Some(found)
                 }
-            }
+            };
+            let is_own = found.is_some_and(LookupResult::is_own);
+            return kernel.filter(|_| !is_own).unwrap_or(found);
         }
-        None
+        kernel.flatten()
     }
 
     /// Returns the source prefixes that the result for `to` may depend on.
@@ -150,8 +161,10 @@ impl<'a, T: LookupResult> Search<'a, T> {
     fn sources_among(&self, to: Prefix, among: Option<&[usize]>) -> BTreeSet<Prefix> {
         let mut sources = BTreeSet::new();
         for action in self.steps(to, among) {
-            let StepAction::Table(table, suppress) = action else {
-                break;
+            let (table, suppress) = match action {
+                StepAction::Table(table, suppress) => (table, suppress),
+                StepAction::Kernel(_) => continue,
+                StepAction::End(_) => break,
             };
             if table.sources(to, |found| counts(found, *suppress), &mut sources) {
                 break;
@@ -169,7 +182,9 @@ impl<'a, T: LookupResult> Search<'a, T> {
                 StepAction::Table(table, _) => {
                     prefixes.extend(table.iter().map(|(prefix, _)| *prefix));
                 }
-                StepAction::End(_) => _ = prefixes.insert(Prefix::DEFAULT),
+                StepAction::End(_) | StepAction::Kernel(_) => {
+                    prefixes.insert(Prefix::DEFAULT);
+                }
             }
         }
         prefixes
@@ -203,7 +218,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
             of_step
                 || match &step.action {
                     StepAction::Table(table, _) => table.get(to).is_some(),
-                    StepAction::End(_) => to == Prefix::DEFAULT,
+                    StepAction::End(_) | StepAction::Kernel(_) => to == Prefix::DEFAULT,
                 }
         };
         self.0

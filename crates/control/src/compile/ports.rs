@@ -195,7 +195,7 @@ impl ViewBuilder<'_> {
 
     /// Returns the chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the reverse
     /// path as for a packet that arrives where this one leaves (`__fib_validate_source`). The
-    /// chains must therefore be the same, otherwise the port's packets are punted.
+    /// chains must therefore be the same, otherwise the kernel gets the port's packets.
     fn chains_with_reverse_path(
         &mut self,
         link: &Link,
@@ -219,10 +219,10 @@ impl ViewBuilder<'_> {
         let mut others = node.links.values();
         let mut differs = |other: &Link| other.master == link.master && !same(other);
         match others.find(|other| link.rp_filter != 0 && differs(other)) {
-            Some(other) => Err(format!(
+            Some(other) => Ok(Arc::new(own.after_punt(&format!(
                 "rp_filter is on, and {} has other rules, which the reverse path lookup would use",
                 other.name
-            )),
+            )))),
             None => Ok(own),
         }
     }

@@ -16,7 +16,7 @@ use super::chain::Chain;
 use super::lookups::{Lookups, Resolution};
 use super::merge::Search;
 use super::rules::{self, Chains, Source};
-use super::tables::{self, Entry, EntryKey, Prefix, Routing, Winner};
+use super::tables::{self, Entry, EntryKey, LookupResult as _, Prefix, Routing, Winner};
 
 /// Origin of packets, as far as rules distinguish it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -302,10 +302,16 @@ fn is_return_only(route: &Route) -> bool {
 fn compete(entry: &mut Entry<Winner>, route: &Route) {
     let from = route.key.from.filter(|from| from.prefix_len() > 0);
     let from = from.map(Prefix::from);
-    // A TOS punts the whole prefix.
-    let rank = |key: &RouteKey| (key.tos == 0, key.metric);
-    let there = entry.get(from);
-    if there.is_none_or(|winner| rank(&route.key) < rank(&winner.key)) {
+    let wins = entry.get(from).is_none_or(|there| {
+        // A route with a TOS punts the whole prefix, unless Sidestep has a route for the others.
+        match (there.key.tos, route.key.tos) {
+            (0, 0) => route.key.metric < there.key.metric,
+            (0, _) => !there.is_own(),
+            (_, 0) => !route.owner.in_kernel(),
+            _ => route.key.metric < there.key.metric,
+        }
+    });
+    if wins {
         entry.set(from, route.into());
     }
 }

@@ -129,6 +129,15 @@ impl Chains {
         &self.distinct[longest.copied().unwrap_or(0)]
     }
 
+    /// Returns chains that leave all packets to the kernel, except for those with routes of
+    /// Sidestep.
+    pub(crate) fn after_punt(&self, why: &str) -> Self {
+        Self {
+            distinct: self.distinct.iter().map(|it| it.after_punt(why)).collect(),
+            sources: self.sources.clone(),
+        }
+    }
+
     /// Returns why some packets require the kernel, if any do.
     pub(crate) fn punt_reason(&self) -> Option<&str> {
         let mut steps = self.distinct.iter().flat_map(|chain| &chain.steps);
@@ -436,7 +445,7 @@ mod tests {
         // By the IPv6 rules, the only ones here: `iif` matches the member, and possibly the VRF.
         let four = chains(&node, Family::V6, source(1, Family::V4)).expect("chains");
         let only = four.only().expect("one for all");
-        assert_eq!(tables(only), [7]);
+        assert_eq!(tables(only), [7, 100, 254]);
         assert!(
             four.punt_reason()
                 .is_some_and(|why| why.contains("depends on the kernel's version"))
@@ -513,7 +522,8 @@ mod tests {
             chains.punt_reason(),
             Some("rule 101: fwmark 0x7 requires the kernel")
         );
-        assert_eq!(from(&node, "fc05::1"), [255], "the search ends");
+        // The tables behind the rule have Sidestep's own routes.
+        assert_eq!(from(&node, "fc05::1"), [255, 254]);
         assert_eq!(from(&node, "fc06::1"), [255, 254]);
     }
 

@@ -289,6 +289,8 @@ pub(crate) trait LookupResult {
     /// Whether a rule that requires a prefix of more than `bits` bits ignores it
     /// (`suppress_prefixlength`).
     fn is_suppressed(&self, bits: u8) -> bool;
+    /// Whether the kernel does not have the route.
+    fn is_own(&self) -> bool;
 }
 
 /// The winning route of an entry, as far as a search needs it.
@@ -296,6 +298,7 @@ pub(crate) trait LookupResult {
 pub(crate) struct Winner {
     pub(crate) key: RouteKey,
     kind: RouteKind,
+    own: bool,
 }
 
 impl From<&Route> for Winner {
@@ -303,6 +306,7 @@ impl From<&Route> for Winner {
         Self {
             key: route.key,
             kind: route.kind,
+            own: !route.owner.in_kernel(),
         }
     }
 }
@@ -319,6 +323,10 @@ impl LookupResult for Winner {
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
         );
         !refuses && self.key.prefix.prefix_len() <= bits
+    }
+
+    fn is_own(&self) -> bool {
+        self.own
     }
 }
 
@@ -384,6 +392,11 @@ mod tests {
 
         fn is_suppressed(&self, _: u8) -> bool {
             false
+        }
+
+        /// In tests, Sidestep has the routes from a million on.
+        fn is_own(&self) -> bool {
+            *self >= 1_000_000
         }
     }
 

@@ -93,24 +93,56 @@ fn fragments_v6(packet: &[u8], mtu: usize, identification: u32) -> Option<Vec<Ve
     Some(fragments.collect())
 }
 
-/// RFC 791 3.2, for a packet without options. It may be a fragment itself.
+/// RFC 791 3.2. The packet may be a fragment itself. Its options are in the first fragment, and
+/// those with the copied flag in all. Others become No Operation in later fragments, as in Linux
+/// (`ip_options_fragment`), so that all headers have one length.
 fn fragments_v4(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let (view, payload) = Ipv4View::parse(packet)?;
-    if !view.options().is_empty() || view.dont_fragment() {
+    if view.dont_fragment() {
         return None;
     }
-    let room = mtu.checked_sub(Ipv4::LENGTH)?;
+    let options = view.options();
+    let room = mtu.checked_sub(Ipv4::LENGTH + options.len())?;
     let header = view.to_owned();
-    let fragments = parts(payload, room)?.map(|(part, offset, more)| {
+    let later = copied_options(options);
+    let fragments = parts(payload, room)?.enumerate();
+    let fragments = fragments.map(|(place, (part, offset, more))| {
         let more = more || view.more_fragments();
         let flags = if more { Ipv4::MORE_FRAGMENTS } else { 0 };
+        let options = if place == 0 { options } else { &later };
         Ipv4 {
             fragment: flags | (view.fragment_offset() + offset) & 0x1fff,
             ..header
         }
-        .emit(part)
+        .emit_with_options(options, part)
     });
     Some(fragments.collect())
+}
+
+/// Replaces the options without the copied flag (RFC 791 3.1) by No Operation. Bytes behind an
+/// option with a wrong length stay.
+fn copied_options(options: &[u8]) -> Vec<u8> {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const COPIED: u8 = 0x80;
+    let mut copied = options.to_vec();
+    let mut at = 0;
+    while at < options.len() {
+        let length = match options[at] {
+            END => break,
+            NO_OPERATION => 1,
+            _ => usize::from(options.get(at + 1).copied().unwrap_or_default()),
+        };
+        if length == 0 || length == 1 && options[at] != NO_OPERATION || at + length > options.len()
+        {
+            break;
+        }
+        if options[at] & COPIED == 0 {
+            copied[at..at + length].fill(NO_OPERATION);
+        }
+        at += length;
+    }
+    copied
 }
 
 /// Completes the checksum of the innermost TCP or UDP packet. A sender on this machine leaves it to

@@ -6,18 +6,21 @@ use sidestep_datapath::Report;
 use sidestep_wire::{Ends, FragmentView, Icmp, IcmpView, Icmpv6Type, Protocol, checksum};
 
 use super::packet::{Chain, error_receiver_v6, version};
-use super::{Kind, Message, error};
+use super::{Kind, Limit, Message, error};
 
 /// Returns the message to send for a report, or none if the RFCs forbid one.
 pub fn answer(report: &Report) -> Option<Message> {
     let pointer = report.value;
     let kind = match report.reason.name {
-        // RFC 8754 2.1, 4.3.1.1 S10, 4.3.2; RFC 8986 4.1 S09, 4.4 S03; RFC 8200 4.4.
+        // RFC 8754 2.1, 2.1.2.2, 4.3.1.1 S10, 4.3.2; RFC 8986 4.1 S09, 4.4 S03; RFC 8200 4.4.
         "srh_length"
         | "srh_segments_left"
         | "srh_tlv"
         | "segments_left_not_zero"
         | "not_a_sid"
+        | "hmac_wrong"
+        | "hmac_key"
+        | "hmac_segments"
         | "routing_header" => Kind::HeaderField { pointer },
         "no_srh" | "segments_left_zero" | "upper_layer" => return at_a_sid(report),
         // RFC 8200 4.
@@ -34,12 +37,19 @@ pub fn answer(report: &Report) -> Option<Message> {
             }
             Kind::ReassemblyTimeExceeded
         }
+        "too_many_headers" => limit(Limit::Headers, pointer),
+        "too_many_options" => limit(Limit::Options, pointer),
+        "chain_too_long" => limit(Limit::ChainLength, pointer),
         "hop_limit" => Kind::TimeExceeded,
         "too_big" if report.value > 0 => Kind::TooBig { mtu: report.value },
         "no_route" => Kind::NoRoute,
         _ => return None,
     };
     error(kind, &report.packet)
+}
+
+fn limit(limit: Limit, pointer: u32) -> Kind {
+    Kind::Limit { limit, pointer }
 }
 
 /// RFC 8986 4.1.1 and RFC 9259 3: the packet arrived at a SID with Segments Left 0, and its

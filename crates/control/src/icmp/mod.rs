@@ -42,6 +42,8 @@ pub struct Message {
 pub enum Kind {
     /// RFC 4443 3.1 code 0, RFC 792 code 0.
     NoRoute,
+    /// RFC 4443 3.1 code 3, RFC 792 type 3 code 1 (host unreachable).
+    AddressUnreachable,
     /// RFC 4443 3.1 code 4.
     PortUnreachable,
     /// RFC 4443 3.2; RFC 792 and 1191: fragmentation needed.
@@ -73,8 +75,37 @@ pub enum Kind {
         /// Offset of that header in the packet.
         pointer: u32,
     },
+    /// Codes 7, 8 and 9 of the same: a limit of RFC 8883 3.
+    Limit {
+        /// What is too long or too many.
+        limit: Limit,
+        /// Offset of the first header or option beyond the limit.
+        pointer: u32,
+    },
     /// RFC 4443 4.2.
     EchoReply,
+}
+
+/// Limit on the headers of a packet (RFC 8883 3.3 to 3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Limit {
+    /// Length of the header chain.
+    ChainLength,
+    /// Number of extension headers.
+    Headers,
+    /// Number of options in one header.
+    Options,
+}
+
+impl Limit {
+    /// Code of the Parameter Problem message.
+    fn code(self) -> u8 {
+        match self {
+            Self::ChainLength => 7,
+            Self::Headers => 8,
+            Self::Options => 9,
+        }
+    }
 }
 
 impl Kind {
@@ -82,6 +113,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::NoRoute => "no_route",
+            Self::AddressUnreachable => "address_unreachable",
             Self::PortUnreachable => "port_unreachable",
             Self::TooBig { .. } => "packet_too_big",
             Self::TimeExceeded => "time_exceeded",
@@ -90,6 +122,7 @@ impl Kind {
             Self::NextHeader { .. } => "parameter_problem_next_header",
             Self::Option { .. } => "parameter_problem_option",
             Self::UpperLayer { .. } => "parameter_problem_upper_layer",
+            Self::Limit { .. } => "parameter_problem_limit",
             Self::EchoReply => "echo_reply",
         }
     }
@@ -98,6 +131,7 @@ impl Kind {
     fn header_v6(self) -> Icmp {
         let (kind, code, word) = match self {
             Self::NoRoute => (Icmpv6Type::DESTINATION_UNREACHABLE, 0, 0),
+            Self::AddressUnreachable => (Icmpv6Type::DESTINATION_UNREACHABLE, 3, 0),
             Self::PortUnreachable => (Icmpv6Type::DESTINATION_UNREACHABLE, 4, 0),
             Self::TooBig { mtu } => (Icmpv6Type::PACKET_TOO_BIG, 0, mtu.max(IPV6_MIN_MTU as u32)),
             Self::TimeExceeded => (Icmpv6Type::TIME_EXCEEDED, 0, 0),
@@ -106,6 +140,9 @@ impl Kind {
             Self::NextHeader { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 1, pointer),
             Self::Option { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 2, pointer),
             Self::UpperLayer { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 4, pointer),
+            Self::Limit { limit, pointer } => {
+                (Icmpv6Type::PARAMETER_PROBLEM, limit.code(), pointer)
+            }
             Self::EchoReply => (Icmpv6Type::ECHO_REPLY, 0, 0),
         };
         Icmp::v6(kind, code, word)
@@ -115,6 +152,7 @@ impl Kind {
     fn header_v4(self) -> Option<Icmp> {
         let (kind, code, word) = match self {
             Self::NoRoute => (Icmpv4Type::DESTINATION_UNREACHABLE, 0, 0),
+            Self::AddressUnreachable => (Icmpv4Type::DESTINATION_UNREACHABLE, 1, 0),
             // RFC 1191 4: the low half of the word.
             Self::TooBig { mtu } => (
                 Icmpv4Type::DESTINATION_UNREACHABLE,

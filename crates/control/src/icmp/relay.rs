@@ -47,7 +47,11 @@ pub fn relay<'a>(
                 mtu: mtu + again.unwrap_or_default(),
             }
         }
-        (Icmpv6Type::TIME_EXCEEDED, 0) => Kind::TimeExceeded,
+        // RFC 2473 8.1 to 8.3: a node in the tunnel cannot be reached, or the tunnel is too long.
+        // The inner source cannot change either, so it learns that its destination is unreachable.
+        (Icmpv6Type::DESTINATION_UNREACHABLE, _) | (Icmpv6Type::TIME_EXCEEDED, 0) => {
+            Kind::AddressUnreachable
+        }
         _ => return None,
     };
     // RFC 1191 4: no error if routers may fragment the packet.

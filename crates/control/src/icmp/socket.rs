@@ -22,7 +22,7 @@ pub struct Sockets {
 }
 
 /// ICMPv6 types that the socket receives.
-const HEARD: [u8; 2] = [2, 3];
+const HEARD: [u8; 3] = [1, 2, 3];
 
 impl Sockets {
     /// Opens both sockets; requires `CAP_NET_RAW`.

@@ -159,8 +159,9 @@ impl Drop for TestRuns {
 
 /// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its `EtherType` has it, is whole.
 pub const TEST_RUN_MIN: usize = 14 + 40;
-/// XDP keeps 256 bytes of headroom, partly for itself. A behavior that adds more must punt.
-const XDP_HEADROOM: usize = 200;
+/// XDP keeps 256 bytes of headroom, 40 of them for itself (`struct xdp_frame`). A behavior that adds
+/// more must punt.
+pub const XDP_HEADROOM: usize = 216;
 /// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
 const TC_RUNT: usize = 14 + 20;
 

@@ -14,13 +14,14 @@ use sidestep_datapath::abi::{
 use sidestep_datapath::{Native, PolicyId, Trace, Verdict};
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::differential::packet::Arrival;
 use sidestep_testkit::differential::scenario::Scenario;
 use sidestep_testkit::linux::{Output, Sut};
 use sidestep_testkit::vectors::{self, Expect};
 
 use crate::arrived::is_own_error;
 use crate::case::Case;
-use crate::common::{compile, describe};
+use crate::common::{XDP_HEADROOM, compile, describe};
 use crate::judge::{Judgement, judge};
 
 /// Both data planes with one node.
@@ -96,7 +97,8 @@ impl Bench {
 
     pub fn ours(&mut self, port: &str, frame: &[u8]) -> Ours {
         let verdict = self.native.run(self.ifindex(port), frame);
-        let left = matches!(verdict, Verdict::Punt(reason) if reason.name != "fragmented");
+        let changed = ["fragmented", "rewritten"];
+        let left = matches!(verdict, Verdict::Punt(reason) if !changed.contains(&reason.name));
         assert!(
             !left || self.native.frame() == frame,
             "left to the kernel, changed: {frame:02x?}"
@@ -105,6 +107,15 @@ impl Bench {
             expect: describe(&self.node, verdict, self.native.frame()),
             trace: self.native.trace().to_vec(),
         }
+    }
+
+    /// The same with the headroom of XDP: the verdict, and the frame afterwards.
+    pub fn short(&mut self, arrival: &Arrival) -> (Expect, Vec<u8>) {
+        self.native.set_headroom(XDP_HEADROOM);
+        let verdict = self.native.run(self.ifindex(&arrival.port), &arrival.frame);
+        self.native.set_headroom(usize::MAX);
+        let frame = self.native.frame().to_vec();
+        (describe(&self.node, verdict, &frame), frame)
     }
 
     pub fn linux(&self, port: &str, frame: &[u8]) -> Vec<Output> {

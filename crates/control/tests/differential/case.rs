@@ -7,7 +7,7 @@ use sidestep_control::compile::Compiled;
 use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
-    sidestep_adjacency,
+    SIDESTEP_TRACE_PUSH, sidestep_adjacency,
 };
 use sidestep_datapath::{AdjacencyId, GroupId, RouteId, Trace};
 use sidestep_model::node::{IfIndex, Node};
@@ -44,6 +44,16 @@ impl Case<'_> {
             .iter()
             .rev()
             .find(|step| step.kind == wanted)
+    }
+
+    /// Returns true if a SID or headend followed a push.
+    pub fn processes_pushed_headers(&self) -> bool {
+        let after = self.before(SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_PUSH);
+        let pushes = self
+            .trace
+            .iter()
+            .filter(|step| step.kind == SIDESTEP_TRACE_PUSH);
+        after.is_some() || pushes.count() > 1
     }
 
     pub fn behavior(&self) -> Option<u32> {

@@ -26,6 +26,8 @@ pub enum Judgement {
     /// Linux' frame is not visible: it looks like one of the node's own frames, or the tester's
     /// stack refuses it.
     Unseen,
+    /// A SID of the node processed headers that the node had pushed. The golden vectors have these.
+    Pushed,
     /// In a few words, the same for packets that show the same.
     Wrong(String),
 }
@@ -79,6 +81,9 @@ pub fn judge(case: &Case<'_>, linux: &[Output]) -> Judgement {
     match case.ours {
         Expect::Forward { frame, .. } if noise(frame).is_some() || is_cut_tag(frame) => {
             Judgement::Unseen
+        }
+        Expect::Forward { .. } | Expect::Drop(_) if case.processes_pushed_headers() => {
+            Judgement::Pushed
         }
         Expect::Forward { port, frame } => forwarded(case, port, frame, linux),
         Expect::Drop(_) if linux.is_empty() => Judgement::Same,

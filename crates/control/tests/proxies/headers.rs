@@ -1,13 +1,13 @@
 //! Fields and checks of headers, for the model.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sidestep_testkit::differential::headers::{ETHERNET, ones_complement_sum, proto};
 
 use crate::model::{Drop, End, Leave, Step};
 
 // LIMIT: as in `sidestep show limits`.
-pub const EXT_HEADERS_MAX: usize = 6;
+pub const EXT_HEADERS_MAX: usize = 8;
 const TLVS_MAX: usize = 8;
 const OPTIONS_MAX: usize = 16;
 
@@ -94,7 +94,7 @@ pub fn options(header: &[u8]) -> Step<()> {
     match at.cmp(&header.len()) {
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Greater => Err(Drop("ext_header")),
-        std::cmp::Ordering::Less => Err(Leave("ext_chain")),
+        std::cmp::Ordering::Less => Err(Drop("too_many_options")),
     }
 }
 
@@ -164,22 +164,18 @@ pub fn ipv4_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     if total < header || total > rest.len() {
         return Err(Drop(wrong[0]));
     }
-    if header != 20 {
-        return Err(Leave("ipv4_options"));
-    }
-    if ones_complement_sum(&rest[..20]) != 0xffff {
+    if ones_complement_sum(&rest[..header]) != 0xffff {
         return Err(Drop(wrong[1]));
     }
-    let (source, destination) = (rest[12], rest[16]);
+    let address = |at: usize| Ipv4Addr::from_bits(u32_at(rest, at));
+    let (source, destination) = (address(12), address(16));
     let never = |reason| Err(never_forwarded(reason, wrong));
-    let nowhere = |first: u8| first == 0 || first == 127;
-    if destination >= 240 {
-        return Err(Leave("multicast"));
-    }
-    if destination >= 224 {
+    let nowhere = |address: Ipv4Addr| [0, 127].contains(&address.octets()[0]);
+    let group = |address: Ipv4Addr| address.is_multicast() || address.is_broadcast();
+    if group(destination) {
         return never("multicast");
     }
-    if source >= 224 || nowhere(source) || nowhere(destination) {
+    if group(source) || nowhere(source) || nowhere(destination) {
         return never("bad_source");
     }
     Ok(total)

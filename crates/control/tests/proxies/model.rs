@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use sidestep_testkit::differential::headers::{ETHERNET, ipv4_set_checksum, proto};
+use sidestep_testkit::differential::headers::{ETHERNET, proto};
 
 use crate::flow::Flow;
 use crate::headers::{ipv4_length, ipv6_length, relayed, u16_at};
@@ -82,6 +82,7 @@ pub struct Model {
 const STEPS_MAX: usize = 4;
 
 /// Ends a packet's way.
+#[derive(Debug)]
 pub enum End {
     Drop(&'static str),
     /// The kernel does the rest.
@@ -164,11 +165,15 @@ impl Model {
     /// The reason why a packet with an address that is never forwarded is dropped, if it is: at a
     /// SID, or at a local address with an SRH. Linux forwards some others (RFC 4291 2.5).
     fn refuses(&self, frame: &[u8], reason: &str) -> Option<&'static str> {
-        if !["link_local", "bad_source"].contains(&reason) || frame[14] >> 4 != 6 {
+        if !["link_local", "bad_source", "jumbogram"].contains(&reason) || frame[14] >> 4 != 6 {
             return None;
         }
         let octets: [u8; 16] = frame[38..54].try_into().expect("16 bytes");
         let to = Ipv6Addr::from(octets);
+        if reason == "jumbogram" {
+            let sid = self.proxies.iter().any(|proxy| proxy.sid == to);
+            return sid.then_some("ipv6_length");
+        }
         if to.is_unicast_link_local() {
             return relayed(&frame[14..]);
         }
@@ -185,25 +190,17 @@ impl Model {
     /// A packet of IFACE-IN that is not parsed here, and that the kernel, without proxies, would
     /// forward.
     fn strays(&self, port: usize, frame: &[u8], reason: &str) -> bool {
-        if !["ipv4_options", "jumbogram"].contains(&reason) {
+        if reason != "jumbogram" {
             return false;
         }
-        let (destination, inner) = if reason == "jumbogram" {
-            let octets: [u8; 16] = frame[38..54].try_into().expect("16 bytes");
-            (IpAddr::from(octets), proto::IPV6)
-        } else {
-            let octets: [u8; 4] = frame[30..34].try_into().expect("4 bytes");
-            (IpAddr::from(octets), proto::IPV4)
-        };
-        let of_the_link = match destination {
-            IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
-            IpAddr::V4(to) => to.octets()[0] >= 224,
-        };
+        let octets: [u8; 16] = frame[38..54].try_into().expect("16 bytes");
+        let to = Ipv6Addr::from(octets);
+        let of_the_link = to.is_multicast() || to.is_unicast_link_local();
         let own = &self.ports[port].own;
         let mut proxies = self.proxies.iter();
         !of_the_link
-            && !own.iter().any(|(own, _)| *own == destination)
-            && proxies.any(|proxy| proxy.iface_in == port && proxy.inner == inner)
+            && !own.iter().any(|(own, _)| *own == to)
+            && proxies.any(|proxy| proxy.iface_in == port && proxy.inner == proto::IPV6)
     }
 
     /// The port that the packet leaves by.
@@ -321,13 +318,9 @@ impl Model {
 
     /// RFC 8200 3 and 5, and the link.
     fn leave(&self, egress: usize, packet: &Packet) -> Step<Answer> {
-        let (port, at) = (&self.ports[egress], packet.carried);
-        let mut bytes = packet.bytes.clone();
-        let is_bare = packet.frame && at == 0;
-        let hops = !packet.frame && !packet.hopped;
-        if hops {
-            packet.hop_limit()?;
-        }
+        let port = &self.ports[egress];
+        let bytes = packet.sent()?;
+        let is_bare = packet.frame && packet.carried == 0;
         let too_big = bytes.len() - if is_bare { ETHERNET } else { 0 } > port.mtu;
         if too_big && !packet.may_be_fragmented() {
             return Err(Leave("packet_too_big"));
@@ -339,19 +332,8 @@ impl Model {
                 label: false,
             });
         }
-        if hops {
-            bytes[packet.hop_limit_at()] -= 1;
-            if bytes[at] >> 4 == 4 {
-                ipv4_set_checksum(&mut bytes[at..]);
-            }
-        }
-        let ethertype = if bytes[0] >> 4 == 6 {
-            [0x86, 0xdd]
-        } else {
-            [8, 0]
-        };
         let label = packet.label;
-        let frame = [&port.peer_mac[..], &port.mac, &ethertype, &bytes].concat();
+        let frame = [&port.peer_mac[..], &port.mac, &packet.ethertype(), &bytes].concat();
         Ok(if too_big {
             Answer::Kernel("fragmented", Some(frame), label)
         } else {

@@ -59,30 +59,34 @@ impl Packet {
     pub fn end(&self, end: &End, frame: &[u8]) -> Answer {
         let reason = match end {
             Drop(reason) => return Answer::Drop(reason),
-            Leave("local") if self.carried == 0 && self.bytes[0] >> 4 == 6 => {
-                if let Some(reason) = relayed(&self.with_rest(0)) {
-                    return Answer::Drop(reason);
-                }
-                "local"
-            }
-            Leave(reason) => reason,
+            Leave(reason) => *reason,
         };
+        let (local, encapsulated) = (reason == "local", self.carried > 0);
+        if encapsulated && (local || reason == "neighbor") && self.sent().is_err() {
+            return Answer::Drop("hop_limit");
+        }
+        let has_headers = self.bytes[0] >> 4 == 6 && (encapsulated || !self.frame);
+        if local
+            && has_headers
+            && let Some(reason) = relayed(&self.with_rest(0))
+        {
+            return Answer::Drop(reason);
+        }
         if !self.proxied {
             return Answer::Kernel(reason, None, false);
         }
         match reason {
             // The kernel gets it as the proxies have made it.
-            "local" | "neighbor" if self.carried == 0 => {
-                let ethertype = if self.bytes[0] >> 4 == 6 {
-                    [0x86, 0xdd]
-                } else {
-                    [8, 0]
-                };
+            "local" | "neighbor" if encapsulated || !self.frame => {
                 let mut bytes = self.bytes.clone();
+                if encapsulated {
+                    bytes = self.sent().expect("the hop limit was checked");
+                }
                 // The kernel decrements the hop limit of a packet that it forwards.
-                bytes[7] += u8::from(self.hopped && reason == "neighbor");
-                let frame = [&frame[..12], &ethertype, &bytes].concat();
-                Answer::Kernel("decapsulated", Some(frame), self.label)
+                let more = !local && (self.hopped || encapsulated);
+                bytes[7] = bytes[7].saturating_add(u8::from(more));
+                let frame = [&frame[..12], &self.ethertype(), &bytes].concat();
+                Answer::Kernel("rewritten", Some(frame), self.label)
             }
             "neighbor" => Answer::Drop("no_neighbor"),
             "hop_limit_exceeded" => Answer::Drop("hop_limit"),
@@ -122,6 +126,28 @@ impl Packet {
         self.carried + if v6 { 7 } else { 8 }
     }
 
+    /// The packet as it is sent, with the hop limit of the packet inside decremented.
+    pub fn sent(&self) -> Step<Vec<u8>> {
+        let (mut bytes, at) = (self.bytes.clone(), self.carried);
+        if self.frame || self.hopped {
+            return Ok(bytes);
+        }
+        self.hop_limit()?;
+        bytes[self.hop_limit_at()] -= 1;
+        if bytes[at] >> 4 == 4 {
+            ipv4_set_checksum(&mut bytes[at..]);
+        }
+        Ok(bytes)
+    }
+
+    pub fn ethertype(&self) -> [u8; 2] {
+        if self.bytes[0] >> 4 == 6 {
+            [0x86, 0xdd]
+        } else {
+            [8, 0]
+        }
+    }
+
     /// S05. If (IPv6 Hop Limit <= 1) { S06. Time Exceeded }
     pub fn hop_limit(&self) -> Step<()> {
         let limit = self.bytes[self.hop_limit_at()];
@@ -135,6 +161,9 @@ impl Packet {
     /// RFC 8200 4.3: for every router, right behind the IPv6 header.
     pub fn hop_by_hop(&self) -> Step<()> {
         let packet = &self.bytes[self.carried..];
+        if !self.proxied && !self.frame && packet[0] >> 4 == 4 && packet[0] & 15 > 5 {
+            return Err(Leave("ipv4_options"));
+        }
         if self.frame || packet[0] >> 4 != 6 || packet[6] != proto::HOP_BY_HOP {
             return Ok(());
         }
@@ -206,7 +235,10 @@ impl Packet {
             }
             (walk.proto, walk.at) = (header[0], at + length);
         }
-        Err(Leave("ext_chain"))
+        if WALKED.contains(&walk.proto) {
+            return Err(Drop("too_many_headers"));
+        }
+        Ok(None)
     }
 
     /// S08 to S10: the SRH, and RFC 8754 2.1.

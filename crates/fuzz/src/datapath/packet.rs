@@ -78,7 +78,7 @@ pub fn make_right(frame: &mut [u8]) {
                 }
             }
             Kind::Ipv4 => {
-                bytes[0] = 0x45;
+                bytes[0] = 0x40 | (header.length / 4) as u8;
                 if let Ok(length) = u16::try_from(rest) {
                     bytes[ipv4::TOTAL_LENGTH..][..2].copy_from_slice(&length.to_be_bytes());
                 }

@@ -133,12 +133,15 @@ impl Tables<'_> {
             None => None,
         };
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
+        let pushes = decided.policy.is_some() || decided.restored.is_some();
         let leaves = decided.adjacency.is_some() || halfway;
-        let decrement = match leaves {
-            _ if is_kind(SIDESTEP_POLICY_ENCAPS_L2) => 0,
-            true => decided.sids.max(1),
+        let decrement = if is_kind(SIDESTEP_POLICY_ENCAPS_L2) {
+            0
+        } else if leaves || pushes {
+            decided.sids.max(1)
+        } else {
             // The kernel decrements the hop limit of a packet that it forwards.
-            false => decided.sids.saturating_sub(u8::from(!decided.is_local)),
+            decided.sids.saturating_sub(u8::from(!decided.is_local))
         };
         let mut packet = if decided.carried {
             arrived.get(decided.at..decided.end)?.to_vec()
@@ -159,6 +162,9 @@ impl Tables<'_> {
             }
             None if decided.version == 4 => ether_type = [0x08, 0x00],
             None => {}
+        }
+        if pushes && !leaves {
+            packet[7] = packet[7].saturating_add(1);
         }
         let mut frame = match decided.adjacency {
             Some(index) => {

@@ -190,7 +190,7 @@ impl Bench {
                 is_authentic(&self.image, &result.trace)?;
                 as_decided(expected, result)
             }
-            Verdict::Punt(reason) if reason.name == "decapsulated" => {
+            Verdict::Punt(reason) if reason.name == "rewritten" => {
                 check(
                     result.frame[..12] == arrived[..12],
                     "punted with other MAC addresses",
@@ -478,10 +478,16 @@ fn is_packet(frame: &[u8]) -> Found {
             )
         }
         [0x08, 0x00] => {
-            check(payload.len() >= 20 && payload[0] == 0x45, "no IPv4 header")?;
+            let header = payload
+                .first()
+                .map_or(0, |first| usize::from(first & 15) * 4);
+            check(
+                header >= 20 && payload.len() >= header && payload[0] >> 4 == 4,
+                "no IPv4 header",
+            )?;
             let length = usize::from(u16::from_be_bytes([payload[2], payload[3]]));
             check(length == payload.len(), "Total Length is not the packet's")?;
-            check(checksum::checksum(&payload[..20]) == 0, "IPv4 checksum")
+            check(checksum::checksum(&payload[..header]) == 0, "IPv4 checksum")
         }
         _ => Err("neither IPv6 nor IPv4"),
     }
