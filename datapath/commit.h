@@ -73,7 +73,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 		return drop(rewrite);
 	}
 	p->plan = 0;
-	/* The packet as it arrived is gone. */
+	p->taken |= TAKEN_WRITTEN;
 	p->sidestep_only = 1;
 	p->frame = 0;
 	p->srh = 0;

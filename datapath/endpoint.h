@@ -40,7 +40,8 @@ SUBPROGRAM verdict endpoint_plan(ENV *e, struct packet *p, const struct sidestep
 	/* The port has to accept SIDs (net.ipv6.conf.IF.seg6_enabled). */
 	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
 		return punt(seg6_disabled);
-	if (unlikely(p->port_flags & SIDESTEP_PORT_O_FLAG))
+	/* XDP has made the copy of a deferred frame. */
+	if (unlikely(p->port_flags & SIDESTEP_PORT_O_FLAG) && !ENV_DEFERRED)
 		oam_copy(e, p);
 	switch (r->action) {
 	case SIDESTEP_ROUTE_END:

@@ -12,6 +12,8 @@
  *                             header. The Ethernet header and added bytes are undefined afterwards.
  *                             Negative if refused; the packet is then unchanged. TC derives the
  *                             offload state from `how` (enum env_shift).
+ *   env_defer(e)              hands the unmodified frame to the program at TC behind XDP; false if
+ *                             there is none
  *   env_trim(e, length)       cuts the frame to `length` bytes; negative if refused
  *   env_segment_size(e)       payload bytes of each segment that GSO makes of the frame; 0: no GSO
  *   env_port(e, index), env_route, env_group, env_adjacency, env_policy, env_hmac_key,
@@ -59,7 +61,8 @@ enum env_shift {
 enum outcome_kind {
 	OUTCOME_FORWARD, /* send it out of .ifindex */
 	OUTCOME_PUNT,    /* pass it to the kernel */
-	OUTCOME_DROP
+	OUTCOME_DROP,
+	OUTCOME_DEFER /* the program behind this one decides (env_defer) */
 };
 
 struct outcome {

@@ -78,6 +78,13 @@ INLINE _Bool env_tagged(ENV *e)
 	return 0;
 }
 
+#define ENV_DEFERRED 0
+
+INLINE _Bool env_defer(ENV *e)
+{
+	return 0;
+}
+
 INLINE int env_linear(ENV *e)
 {
 	return 0;

@@ -25,6 +25,10 @@ typedef struct __sk_buff ENV;
 
 /* True if the kernel has that flag. The loader probes it. */
 const volatile __u8 env_decap_l3 SEC(".rodata.env") = 1;
+/* True for the program behind XDP, which processes only frames that XDP deferred. */
+const volatile __u8 env_behind_xdp SEC(".rodata.env") = 0;
+
+#define ENV_DEFERRED env_behind_xdp
 
 INLINE __u8 *env_data(ENV *e)
 {
@@ -49,6 +53,22 @@ INLINE __u32 env_ifindex(ENV *e)
 INLINE _Bool env_tagged(ENV *e)
 {
 	return e->vlan_present;
+}
+
+INLINE _Bool env_defer(ENV *e)
+{
+	return 0;
+}
+
+/* Returns true if XDP deferred the frame, and removes the mark. */
+INLINE _Bool env_take_mark(ENV *e)
+{
+	__u64 *mark = (__u64 *)(long)e->data_meta;
+
+	if ((void *)(mark + 1) > (void *)(long)e->data || *mark != SIDESTEP_DEFERRED)
+		return 0;
+	*mark = 0;
+	return 1;
 }
 
 INLINE int env_linear(ENV *e)

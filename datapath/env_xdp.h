@@ -50,6 +50,26 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 	return bpf_xdp_adjust_head(e, delta);
 }
 
+/* The frame is not one that XDP deferred. */
+#define ENV_DEFERRED 0
+
+/*
+ * Marks the frame for the program at TC of the same port. XDP has 216 bytes of headroom and not
+ * every egress. Metadata reaches the skb only if the driver supports it.
+ */
+INLINE _Bool env_defer(ENV *e)
+{
+	__u64 *mark;
+
+	if (bpf_xdp_adjust_meta(e, -(int)sizeof(*mark)) < 0)
+		return 0;
+	mark = (__u64 *)(long)e->data_meta;
+	if ((void *)(mark + 1) > (void *)(long)e->data)
+		return 0;
+	*mark = SIDESTEP_DEFERRED;
+	return 1;
+}
+
 INLINE int env_trim(ENV *e, __u32 length)
 {
 	return bpf_xdp_adjust_tail(e, (int)length - (int)env_length(e));

@@ -23,6 +23,10 @@
 #define PLAN_ENCAP_FRAME 0x100u  /* with PLAN_PUSH: encapsulate the frame, not its packet */
 #define PLAN_LAST_SEGMENT 0x200u /* copy the current destination to Segment List[0] at .srh */
 
+/* packet.taken */
+#define TAKEN_HEADEND 1u /* a headend was applied */
+#define TAKEN_WRITTEN 2u /* a push was carried out (commit.h): those bytes are gone */
+
 /* HMAC of the SRH (hmac/state.h). */
 struct packet_hmac {
 	__u16 keys;     /* FIB view of HMAC Key IDs; 0: no key is configured */
@@ -94,7 +98,7 @@ struct packet {
 	__u8 frame;       /* a service returned this frame; the packet in it is not processed */
 	__u8 srh_missing; /* returned to End.AM without an SRH, not from the service itself */
 	/* Routing (step.h) */
-	__u8 taken;     /* a headend was applied: the kernel never gets the packet as it arrived */
+	__u8 taken;     /* TAKEN_*: the kernel never gets the packet as it arrived */
 	__u8 by_route;  /* the last route leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */
 	__u32 restored; /* PLAN_RESTORE: bytes of the learned headers */
 	__u64 learned;  /* PLAN_RESTORE: version of the learned headers */

@@ -318,8 +318,7 @@ INLINE verdict resolve_taken(ENV *e, struct packet *p, __u32 reason)
 	case PUNT_route_type:
 		return drop(no_route);
 	case PUNT_headroom:
-		/* The kernel encapsulates the packet as it arrived, if the route is the kernel's. */
-		return p->sidestep_only ? drop(no_headroom) : punt(headroom);
+		return drop(no_headroom);
 	case PUNT_fragment:
 		return drop(reassembly);
 	case PUNT_routing_header:
@@ -332,6 +331,16 @@ INLINE verdict resolve_taken(ENV *e, struct packet *p, __u32 reason)
 	default:
 		return drop(kernel_only);
 	}
+}
+
+/*
+ * Returns true for a punt that TC would not make: it has room for every header, and every egress.
+ * The packet must still be as it arrived.
+ */
+INLINE _Bool is_deferrable(const struct packet *p, verdict v)
+{
+	return (v == punt(headroom) || v == punt(egress)) && (p->sidestep_only | p->taken) &&
+	       !(p->taken & TAKEN_WRITTEN);
 }
 
 /* Decides a punt. The kernel gets a packet only if it handles the packet as Sidestep would. */
@@ -402,8 +411,11 @@ INLINE struct outcome step(ENV *e)
 		env_count_reason(e, PUNT_port_unknown);
 		return outcome;
 	}
-	counters->received_packets++;
-	counters->received_bytes += frame_length;
+	/* XDP has counted a deferred frame as received. */
+	if (!ENV_DEFERRED) {
+		counters->received_packets++;
+		counters->received_bytes += frame_length;
+	}
 	env_trace(e, SIDESTEP_TRACE_PORT, ifindex, frame_length, p.destination);
 
 	p.view6 = port->view6;
@@ -428,6 +440,10 @@ INLINE struct outcome step(ENV *e)
 		v = refused_verdict(e, &p, v);
 	}
 	if (VERDICT_KIND(v) != VERDICT_FORWARD) {
+		if (is_deferrable(&p, v) && env_defer(e)) {
+			outcome.kind = OUTCOME_DEFER;
+			return outcome;
+		}
 		if (VERDICT_KIND(v) == VERDICT_PUNT)
 			v = resolve_punt(e, &p, v);
 		if (icmp_is_reported(v))

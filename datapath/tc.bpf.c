@@ -36,6 +36,8 @@ int sidestep_tc(struct __sk_buff *skb)
 {
 	struct outcome outcome;
 
+	if (env_behind_xdp && !env_take_mark(skb))
+		return TC_ACT_UNSPEC;
 	trace_begin(skb);
 	outcome = step(skb);
 	trace_end(skb, outcome);

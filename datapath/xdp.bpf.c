@@ -10,6 +10,8 @@ int sidestep_xdp(struct xdp_md *ctx)
 
 	trace_begin(ctx);
 	outcome = step(ctx);
+	if (outcome.kind == OUTCOME_DEFER)
+		return XDP_PASS;
 	trace_end(ctx, outcome);
 
 	if (outcome.kind == OUTCOME_FORWARD)

@@ -47,7 +47,7 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	p->inserted = p->destination;
 	p->destination = load_address(policy->first);
 	env_trace(e, SIDESTEP_TRACE_PUSH, r->policy, policy->length, p->destination);
-	p->taken = 1;
+	p->taken |= TAKEN_HEADEND;
 	p->view = policy->view ? policy->view : p->view6;
 	return policy->adjacency ? forward(policy->adjacency) : lookup();
 }

@@ -230,7 +230,7 @@ fn ifindex(node: &Node, port: &str) -> u32 {
     link.ifindex.0
 }
 
-/// Returns whether the driver left too little room in front of the frame.
+/// Returns whether the kernel refused to resize the frame.
 fn lacks_headroom(found: &Expect) -> bool {
     match found {
         Expect::Kernel(reason) => reason == "headroom",
@@ -517,7 +517,7 @@ fn in_kernel(target: Target, file: &NodeVectors, case: &Case) -> String {
         let found = describe(node, verdict, &frame);
         if let Expect::Forward { frame: sent, .. } = &case.expect
             && lacks_headroom(&found)
-            && TestRuns::may_want_headroom(&case.frame, sent)
+            && TestRuns::is_runt(sent)
         {
             wrong += &differ(
                 "frame without headroom",
@@ -556,15 +556,17 @@ fn traced(target: Target, file: &NodeVectors, case: &Case) -> String {
     let wrong = if kernel.test_run(target, &case.frame, 1).is_err() {
         String::new()
     } else {
-        let samples = kernel.trace_samples(10);
+        let mut samples = kernel.trace_samples(10);
+        // XDP reports nothing about a frame that it defers.
+        if target == Target::Xdp && samples.is_empty() {
+            let deferred = kernel.test_run(Target::Tc, &case.frame, 1);
+            deferred.expect("TC takes what XDP takes");
+            samples = kernel.trace_samples(10);
+        }
         match &samples[..] {
             [sample] if lacks_headroom(&describe(node, sample.verdict, &[])) => {
                 match &case.expect {
-                    Expect::Forward { frame, .. }
-                        if TestRuns::may_want_headroom(&case.frame, frame) =>
-                    {
-                        String::new()
-                    }
+                    Expect::Forward { frame, .. } if TestRuns::is_runt(frame) => String::new(),
                     expected if lacks_headroom(expected) => String::new(),
                     _ => "  the sample lacks headroom that this frame does not need\n".to_owned(),
                 }

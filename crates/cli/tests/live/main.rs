@@ -9,6 +9,7 @@ mod common;
 mod config;
 mod config_save;
 mod counters;
+mod deferred;
 mod demo;
 mod devices;
 mod doctor;

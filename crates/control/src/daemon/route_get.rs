@@ -3,13 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sidestep_datapath::abi::{
-    DROP_no_egress, PUNT_egress, PUNT_reverse_path, PUNT_seg6_disabled, Reason,
-};
+use sidestep_datapath::abi::{PUNT_egress, PUNT_reverse_path, PUNT_seg6_disabled, Reason};
 use sidestep_datapath::kernel::Target;
 use sidestep_datapath::{RouteId, Trace, TraceEvent, Verdict};
 use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::RouteKey;
+use sidestep_model::route::{Encap, Route, RouteKey};
 
 use super::Daemon;
 use crate::compile::{Index, Prefix};
@@ -94,7 +92,7 @@ impl Daemon {
 }
 
 /// Returns the verdict of the port's target: an egress without XDP transmit takes no packets of XDP
-/// ports. Linux forwards them, except those of Sidestep-only routes.
+/// ports. TC sends those of headends and Sidestep-only routes, and Linux forwards the others.
 fn on_target(node: &Node, target: Target, verdict: Verdict, route: Option<&RouteKey>) -> Verdict {
     let Verdict::Forward { ifindex } = verdict else {
         return verdict;
@@ -103,16 +101,17 @@ fn on_target(node: &Node, target: Target, verdict: Verdict, route: Option<&Route
     if target != Target::Xdp || egress.is_none_or(|link| link.xdp_transmit) {
         return verdict;
     }
-    let route = route.and_then(|key| node.routes.get(key));
-    let number = match route {
-        Some(route) if !route.owner.in_kernel() => DROP_no_egress,
-        _ => PUNT_egress,
+    let is_deferred = |route: &Route| {
+        let mut hops = route.next_hops.iter();
+        !route.owner.in_kernel() || hops.any(|hop| matches!(hop.encap, Some(Encap::Seg6(_))))
     };
-    match Reason::from_number(number) {
-        Some(reason) if reason.is_drop() => Verdict::Drop(reason),
-        Some(reason) => Verdict::Punt(reason),
-        None => verdict,
+    if route
+        .and_then(|key| node.routes.get(key))
+        .is_some_and(is_deferred)
+    {
+        return verdict;
     }
+    Reason::from_number(PUNT_egress).map_or(verdict, Verdict::Punt)
 }
 
 /// Lookup of a destination in a trace.

@@ -30,10 +30,10 @@ const XDP_ON_VETH: Code = Code::warning(
     "a veth or tap port runs XDP: its peer leaves checksums and segmentation to the receiver, and \
      TCP hangs",
 );
-const NO_XDP_TRANSMIT: Code = Code::warning(
+const NO_XDP_TRANSMIT: Code = Code::note(
     "no_xdp_transmit",
-    "a port runs XDP, and an egress does not take XDP redirects: Linux forwards these packets, \
-     except those of Sidestep-only routes, which are dropped",
+    "a port runs XDP, and an egress does not take XDP redirects: TC sends the packets of headends and \
+     Sidestep-only routes, Linux forwards the others; both are slower",
 );
 const MTU_BELOW_1280: Code = Code::error(
     "mtu_below_1280",
@@ -52,10 +52,10 @@ const BIG_TCP: Code = Code::warning(
     "big_tcp",
     "a port has packets of more than 64 KiB (BIG TCP): Linux forwards them, slowly",
 );
-const XDP_HEADROOM: Code = Code::error(
+const XDP_HEADROOM: Code = Code::note(
     "xdp_headroom",
-    "a port runs XDP, and a segment list has more bytes than its headroom: packets of Sidestep-only \
-     routes are dropped",
+    "a port runs XDP, and a segment list has more bytes than its headroom: TC sends these packets, \
+     more slowly",
 );
 const PORT_WITHOUT_ADDRESS: Code = Code::warning(
     "port_without_address",
@@ -177,7 +177,7 @@ fn big_tcp(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     ))
 }
 
-/// Segment lists that XDP cannot push.
+/// Segment lists that XDP leaves to TC.
 fn headroom(facts: &Facts<'_>) -> Option<Problem> {
     let Compiled { image, index } = facts.compiled;
     let lengths = image
@@ -190,7 +190,7 @@ fn headroom(facts: &Facts<'_>) -> Option<Problem> {
         XDP_HEADROOM.problem(
             format!(
                 "{} with {} segments adds {length} bytes, and XDP has room for {XDP_HEADROOM_MAX}: \
-                 packets of Sidestep-only routes are dropped, Linux forwards the others",
+                 TC sends these packets, more slowly",
                 encap.mode.descriptor().name,
                 encap.segments.len()
             ),
@@ -262,8 +262,8 @@ fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     (!link.xdp_transmit && link.kind != LinkKind::Loopback).then(|| {
         NO_XDP_TRANSMIT.problem(
             format!(
-                "{} takes no XDP redirects: Linux forwards the packets of XDP ports that leave by \
-                 it, except those of Sidestep-only routes, which are dropped",
+                "{} takes no XDP redirects: of the packets of XDP ports that leave by it, TC sends \
+                 those of headends and Sidestep-only routes, and Linux forwards the others",
                 link.name
             ),
             facts.restart("--mode tc"),

@@ -269,7 +269,9 @@ fn a_veth_in_xdp_and_an_egress_without_redirects_are_reported() {
     let mut case = Case::new("").xdp();
     case.link("eth0").kind = LinkKind::Veth;
     case.link("eth1").xdp_transmit = false;
-    assert_eq!(case.codes(), ["no_xdp_transmit", "xdp_on_veth"]);
+    assert_eq!(case.codes(), ["xdp_on_veth"]);
+    let found = case.problems();
+    assert!(found.iter().any(|it| it.code == "no_xdp_transmit"));
 }
 
 #[test]
@@ -475,10 +477,12 @@ fn ports_with_big_tcp_without_addresses_and_without_headroom_are_reported() {
         let segments = segments.join(",");
         format!("- 2001:db9::/32 encap seg6 mode encap segs {segments} dev eth1\n")
     };
-    for (count, expected) in [(10, vec![]), (11, vec!["xdp_headroom".to_owned()])] {
+    for (count, expected) in [(10, false), (11, true)] {
         let mut case = Case::new(&segments(count)).xdp();
         case.link("eth1").mtu = 2000;
-        assert_eq!(case.codes(), expected, "{count}");
+        let problems = case.problems();
+        let found = problems.iter().any(|it| it.code == "xdp_headroom");
+        assert_eq!(found, expected, "{count}");
     }
     assert!(
         Case::new(&segments(16))

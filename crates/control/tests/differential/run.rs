@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
                     let no_room = match native {
                         Expect::Forward { frame: sent, .. } if runs.target() == Target::Tc => {
                             found == Expect::Kernel("headroom".into())
-                                && TestRuns::may_want_headroom(&arrival.frame, sent)
+                                && TestRuns::is_runt(sent)
                                 && (frame == whole || frame == arrival.frame)
                         }
                         _ => found != *native && bench.short(arrival) == (found.clone(), frame),

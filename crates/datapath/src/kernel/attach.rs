@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE};
 
+use super::load::HOOKS;
 use super::log::captured;
 use super::pins::{Folder, Kind, attachment_name, parse_attachment};
 use super::{Descriptor, Kernel, KernelError, Target, sys};
@@ -13,10 +14,9 @@ use super::{Descriptor, Kernel, KernelError, Target, sys};
 /// Name of the TC program, which identifies the programs of other instances.
 const TC_PROGRAM: &str = "sidestep_tc";
 
-/// Attachment of a port.
+/// Attachment to one hook of a port.
 #[derive(Debug)]
 pub(super) struct Attachment {
-    target: Target,
     /// `None` for a clsact filter, which has no link.
     link: Option<Descriptor>,
 }
@@ -34,35 +34,47 @@ impl Attachment {
 impl Kernel {
     /// Attaches the packet path to the interface with that index, in the calling thread's network
     /// namespace. If it is already attached there, the program is replaced in place without packet
-    /// loss. A different target replaces the previous one.
+    /// loss. A different target replaces the previous one. With XDP, TC is attached for the frames
+    /// that XDP defers.
     ///
     /// # Errors
     /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] if a foreign program is attached
     /// (it stays attached), [`KernelError::Attach`] if the interface does not exist or its driver
     /// does not support the target.
     pub fn attach(&mut self, ifindex: u32, target: Target) -> Result<(), KernelError> {
-        if let Some(attachment) = self.attached.get(&ifindex) {
-            if attachment.target == target && self.update(ifindex)? {
-                return Ok(());
-            }
-            self.detach(ifindex)?;
+        let hooks = target.hooks();
+        let others = HOOKS.into_iter().filter(|hook| !hooks.contains(hook));
+        for hook in others {
+            self.detach_hook(ifindex, hook)?;
         }
-        let attachment = match target {
+        for &hook in hooks {
+            // A port without its other hooks would process some frames only.
+            self.attach_hook(ifindex, hook).inspect_err(|_| {
+                let _ = self.detach(ifindex);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn attach_hook(&mut self, ifindex: u32, hook: Target) -> Result<(), KernelError> {
+        if self.update(ifindex, hook)? {
+            return Ok(());
+        }
+        self.detach_hook(ifindex, hook)?;
+        let attachment = match hook {
             Target::Xdp => self.attach_xdp(ifindex)?,
-            Target::Tc => self.attach_tc(ifindex)?,
+            Target::Tc | Target::BehindXdp => self.attach_tc(ifindex, hook)?,
         };
-        let name = attachment_name(attachment.kind(), target, ifindex);
+        let name = attachment_name(attachment.kind(), hook, ifindex);
         let pinned = match &attachment.link {
             Some(link) => self.folder.pin(&name, link.as_fd()),
             None => self
-                .program(target)
+                .program(hook)
                 .and_then(|program| self.folder.pin(&name, program)),
         };
-        self.attached.insert(ifindex, attachment);
-        // An unpinned link would disappear with this process, so detach it.
-        pinned.inspect_err(|_| {
-            let _ = self.detach(ifindex);
-        })
+        // An unpinned link would disappear with this process: the caller detaches it.
+        self.attached.insert((ifindex, hook), attachment);
+        pinned
     }
 
     /// Detaches the packet path from the interface. Does nothing if it is not attached, or if the
@@ -71,10 +83,15 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::Attach`] or [`KernelError::Pin`].
     pub fn detach(&mut self, ifindex: u32) -> Result<(), KernelError> {
-        let Some(attachment) = self.attached.remove(&ifindex) else {
+        let detached = HOOKS.map(|hook| self.detach_hook(ifindex, hook));
+        detached.into_iter().fold(Ok(()), Result::and)
+    }
+
+    fn detach_hook(&mut self, ifindex: u32, hook: Target) -> Result<(), KernelError> {
+        let Some(attachment) = self.attached.remove(&(ifindex, hook)) else {
             return Ok(());
         };
-        detach(&self.folder, ifindex, &attachment)
+        detach(&self.folder, (ifindex, hook), &attachment)
     }
 
     /// Detaches the packet path from all interfaces, and removes the pins and the folder. Nothing
@@ -86,7 +103,7 @@ impl Kernel {
         let attached = std::mem::take(&mut self.attached);
         let detached = attached
             .iter()
-            .map(|(&ifindex, attachment)| detach(&self.folder, ifindex, attachment));
+            .map(|(&place, attachment)| detach(&self.folder, place, attachment));
         let first = detached.fold(Ok(()), Result::and);
         first.and(self.folder.clear()).and(self.folder.remove())
     }
@@ -94,28 +111,28 @@ impl Kernel {
     /// Returns the ports with their targets, by interface index. After an adoption the attachments
     /// of the previous process are included.
     pub fn attached(&self) -> Vec<(u32, Target)> {
-        self.attached
-            .iter()
-            .map(|(&ifindex, attachment)| (ifindex, attachment.target))
+        let hooks = self.attached.keys().copied();
+        hooks
+            .filter(|(_, hook)| Target::ALL.contains(hook))
             .collect()
     }
 
-    /// Replaces an attached program by the program of this process. Returns false if the interface
-    /// of the link is gone.
-    pub(super) fn update(&self, ifindex: u32) -> Result<bool, KernelError> {
-        let Some(Attachment { target, link }) = self.attached.get(&ifindex) else {
+    /// Replaces an attached program by the program of this process. Returns false if there is none,
+    /// or if the interface of the link is gone.
+    pub(super) fn update(&self, ifindex: u32, hook: Target) -> Result<bool, KernelError> {
+        let Some(Attachment { link }) = self.attached.get(&(ifindex, hook)) else {
             return Ok(false);
         };
-        let program = self.program(*target)?;
+        let program = self.program(hook)?;
         let updated = match link {
             Some(link) if !alive(link.as_fd(), ifindex) => return Ok(false),
             Some(link) => sys::link_update(link.as_fd(), program),
             None => filter_attach(program, ifindex),
         };
-        updated.map_err(|source| error("attach", ifindex, *target, source))?;
+        updated.map_err(|source| error("attach", ifindex, hook, source))?;
         if link.is_none() {
             self.folder
-                .pin(&attachment_name(Kind::Filter, *target, ifindex), program)?;
+                .pin(&attachment_name(Kind::Filter, hook, ifindex), program)?;
         }
         Ok(true)
     }
@@ -134,14 +151,10 @@ impl Kernel {
         let program = self.program(target)?;
         let link = sys::link_create(program, ifindex, BPF_XDP, XDP_FLAGS_DRV_MODE);
         let link = link.map_err(failed)?;
-        Ok(Attachment {
-            target,
-            link: Some(link),
-        })
+        Ok(Attachment { link: Some(link) })
     }
 
-    fn attach_tc(&self, ifindex: u32) -> Result<Attachment, KernelError> {
-        let target = Target::Tc;
+    fn attach_tc(&self, ifindex: u32, hook: Target) -> Result<Attachment, KernelError> {
         // Kernels without tcx reject the query. Such a kernel has no tcx program either.
         for id in sys::tcx_programs(ifindex, BPF_TCX_INGRESS).unwrap_or_default() {
             let name = name(id);
@@ -149,35 +162,33 @@ impl Kernel {
                 return Err(KernelError::ForeignTc { ifindex, id, name });
             }
         }
-        match sys::link_create(self.program(target)?, ifindex, BPF_TCX_INGRESS, 0) {
-            Ok(link) => Ok(Attachment {
-                target,
-                link: Some(link),
-            }),
+        match sys::link_create(self.program(hook)?, ifindex, BPF_TCX_INGRESS, 0) {
+            Ok(link) => Ok(Attachment { link: Some(link) }),
             // Before 6.6 the attach type is unknown: EINVAL.
             Err(source) if source.raw_os_error() == Some(libc::EINVAL) => {
-                self.attach_filter(ifindex)
+                self.attach_filter(ifindex, hook)
             }
-            Err(source) => Err(error("attach", ifindex, target, source)),
+            Err(source) => Err(error("attach", ifindex, hook, source)),
         }
     }
 
     /// Attaches to TC without tcx.
-    pub(super) fn attach_filter(&self, ifindex: u32) -> Result<Attachment, KernelError> {
-        filter_attach(self.program(Target::Tc)?, ifindex)
-            .map_err(|source| error("attach", ifindex, Target::Tc, source))?;
-        Ok(Attachment {
-            target: Target::Tc,
-            link: None,
-        })
+    pub(super) fn attach_filter(
+        &self,
+        ifindex: u32,
+        hook: Target,
+    ) -> Result<Attachment, KernelError> {
+        filter_attach(self.program(hook)?, ifindex)
+            .map_err(|source| error("attach", ifindex, hook, source))?;
+        Ok(Attachment { link: None })
     }
 }
 
 /// Returns the pinned attachments. Removes pins of attachments whose interface is gone.
-pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelError> {
+pub(super) fn open(folder: &Folder) -> Result<BTreeMap<(u32, Target), Attachment>, KernelError> {
     let mut attached = BTreeMap::new();
     for name in folder.names()? {
-        let Some((kind, target, ifindex)) = parse_attachment(&name) else {
+        let Some((kind, hook, ifindex)) = parse_attachment(&name) else {
             continue;
         };
         let link = match kind {
@@ -196,16 +207,16 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
                 Some(link)
             }
         };
-        attached.insert(ifindex, Attachment { target, link });
+        attached.insert((ifindex, hook), Attachment { link });
     }
     Ok(attached)
 }
 
-/// Returns the targets of the pinned attachments.
-pub(super) fn targets(folder: &Folder) -> Result<BTreeSet<Target>, KernelError> {
+/// Returns the hooks of the pinned attachments.
+pub(super) fn hooks(folder: &Folder) -> Result<BTreeSet<Target>, KernelError> {
     let names = folder.names()?;
     let attachments = names.iter().filter_map(|name| parse_attachment(name));
-    Ok(attachments.map(|(_, target, _)| target).collect())
+    Ok(attachments.map(|(_, hook, _)| hook).collect())
 }
 
 /// Returns whether a pinned attachment is, or may be, on an interface of any namespace.
@@ -231,10 +242,14 @@ pub(super) fn any_alive(folder: &Folder) -> Result<bool, KernelError> {
 pub(super) fn detach_pinned(folder: &Folder) -> Result<(), KernelError> {
     open(folder)?
         .iter()
-        .try_for_each(|(&ifindex, attachment)| detach(folder, ifindex, attachment))
+        .try_for_each(|(&place, attachment)| detach(folder, place, attachment))
 }
 
-fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), KernelError> {
+fn detach(
+    folder: &Folder,
+    (ifindex, hook): (u32, Target),
+    attachment: &Attachment,
+) -> Result<(), KernelError> {
     let detached = match &attachment.link {
         // Closing the link is not enough: it is asynchronous, and other processes may hold the
         // link.
@@ -253,12 +268,8 @@ fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), 
             other => other,
         },
     };
-    folder.unpin(&attachment_name(
-        attachment.kind(),
-        attachment.target,
-        ifindex,
-    ))?;
-    detached.map_err(|source| error("detach", ifindex, attachment.target, source))
+    folder.unpin(&attachment_name(attachment.kind(), hook, ifindex))?;
+    detached.map_err(|source| error("detach", ifindex, hook, source))
 }
 
 /// Attaches a clsact filter. Captures the message of libbpf about an existing qdisc, which is
@@ -324,7 +335,7 @@ mod tests {
         scratch.run(|| {
             let kernel = scratch.load();
             // Attaches through a clsact filter, for kernels without tcx links.
-            let attachment = kernel.attach_filter(loopback).expect("filter");
+            let attachment = kernel.attach_filter(loopback, Target::Tc).expect("filter");
             let name = attachment_name(attachment.kind(), Target::Tc, loopback);
             kernel
                 .folder

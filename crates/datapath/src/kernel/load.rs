@@ -73,27 +73,19 @@ impl Hook {
     }
 }
 
-/// One target of each hook. XDP has one program for both modes.
-const HOOKS: [Target; 2] = [Target::Xdp, Target::Tc];
-
-/// Name of a hook.
-fn hook_name(target: Target) -> &'static str {
-    match target {
-        Target::Xdp => "xdp",
-        Target::Tc => "tc",
-    }
-}
+/// All hooks.
+pub(super) const HOOKS: [Target; 3] = [Target::Xdp, Target::Tc, Target::BehindXdp];
 
 /// Name of the packet path in an object.
 pub(super) fn program_name(target: Target) -> &'static str {
     match target {
         Target::Xdp => "sidestep_xdp",
-        Target::Tc => "sidestep_tc",
+        Target::Tc | Target::BehindXdp => "sidestep_tc",
     }
 }
 
 fn pin_name(target: Target) -> String {
-    format!("program-{}", hook_name(target))
+    format!("program-{target}")
 }
 
 /// The programs of the hooks that are in use. The verifier takes about a second for each.
@@ -101,6 +93,7 @@ fn pin_name(target: Target) -> String {
 pub(super) struct Programs {
     xdp: OnceLock<Hook>,
     tc: OnceLock<Hook>,
+    behind_xdp: OnceLock<Hook>,
 }
 
 impl Programs {
@@ -108,6 +101,7 @@ impl Programs {
         match target {
             Target::Xdp => &self.xdp,
             Target::Tc => &self.tc,
+            Target::BehindXdp => &self.behind_xdp,
         }
     }
 
@@ -189,7 +183,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         None => Maps::new(new_tables(limits)?)?,
     };
     let programs = Programs::default();
-    for target in attach::targets(&folder)? {
+    for target in attach::hooks(&folder)? {
         programs.load(target, features, maps.handles())?;
     }
     let grace_period = GracePeriod::new()?;
@@ -383,9 +377,9 @@ pub(super) fn load_hook(
     tables: &[MapHandle],
     trace: &[MapHandle],
 ) -> Result<Object, KernelError> {
-    let (name, compressed) = match (hook_name(target), traced) {
-        ("xdp", false) => ("the XDP program", XDP),
-        ("xdp", true) => ("the traced XDP program", XDP_TRACED),
+    let (name, compressed) = match (target, traced) {
+        (Target::Xdp, false) => ("the XDP program", XDP),
+        (Target::Xdp, true) => ("the traced XDP program", XDP_TRACED),
         (_, false) => ("the TC program", TC),
         (_, true) => ("the traced TC program", TC_TRACED),
     };
@@ -400,8 +394,8 @@ pub(super) fn load_hook(
                 map.reuse_fd(shared.as_fd())?;
             }
         }
-        if target == Target::Tc {
-            set_environment(object, features)?;
+        if target != Target::Xdp {
+            set_environment(object, features, target)?;
         }
         Ok(())
     })
@@ -467,11 +461,18 @@ fn prepare(
 
 /// Sets the constants of `datapath/env_tc.h`: the verifier then skips code that this kernel does
 /// not support.
-fn set_environment(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
+fn set_environment(
+    object: &mut OpenObject,
+    features: Features,
+    target: Target,
+) -> libbpf_rs::Result<()> {
     let section = object.maps_mut().find(|map| map.name() == ENVIRONMENT);
     section
         .expect("datapath/env_tc.h has it, as the build shows")
-        .set_initial_value(&[features.decap_l3.into()])
+        .set_initial_value(&[
+            features.decap_l3.into(),
+            (target == Target::BehindXdp).into(),
+        ])
 }
 
 /// Returns a new handle of a map.

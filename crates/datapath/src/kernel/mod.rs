@@ -70,17 +70,31 @@ pub enum Target {
     Xdp,
     /// TC ingress, which keeps offload state.
     Tc,
+    /// TC ingress behind XDP: processes the frames that XDP defers, because it lacks headroom or
+    /// cannot use their egress. A port with [`Target::Xdp`] has it, too.
+    BehindXdp,
 }
 
 impl Target {
-    /// All targets.
+    /// The targets that a port can have.
     pub const ALL: [Self; 2] = [Self::Xdp, Self::Tc];
 
-    /// Name of the target on the command line: `xdp`, `tc`.
+    /// The hooks of a port with this target, in the order in which they are attached.
+    fn hooks(self) -> &'static [Self] {
+        match self {
+            // XDP defers from its first frame on.
+            Self::Xdp => &[Self::BehindXdp, Self::Xdp],
+            Self::Tc => &[Self::Tc],
+            Self::BehindXdp => &[Self::BehindXdp],
+        }
+    }
+
+    /// Name of the target: `xdp` and `tc` as on the command line, `behind_xdp`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
             Self::Tc => "tc",
+            Self::BehindXdp => "behind_xdp",
         }
     }
 }
@@ -111,7 +125,7 @@ pub struct Kernel {
     maps: Maps,
     programs: Programs,
     features: Features,
-    attached: BTreeMap<u32, Attachment>,
+    attached: BTreeMap<(u32, Target), Attachment>,
     grace_period: GracePeriod,
     /// Grace periods that another thread waits for.
     background: Background,

@@ -5,7 +5,8 @@
 //!     instance                    array map: ABI version, process id of the owner; pinned last
 //!     map-ports map-routes ...    tables
 //!     program-xdp program-tc ...  programs of the hooks that are in use
-//!     link-xdp-3 link-tc-4        attachments: target and interface index
+//!     link-xdp-3 link-tc-4        attachments: hook and interface index
+//!     link-behind_xdp-3           TC on a port with XDP, for the frames that XDP defers
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```
 //!
@@ -24,6 +25,7 @@ use crate::abi::SIDESTEP_ABI_VERSION;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::fcntl::{Flock, FlockArg};
 
+use super::load::HOOKS;
 use super::{Descriptor, KernelError, Table, Target, bpffs, sys};
 
 /// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id
@@ -277,7 +279,7 @@ pub(super) fn parse_attachment(name: &str) -> Option<(Kind, Target, u32)> {
         _ => return None,
     };
     let (target, ifindex) = rest.split_once('-')?;
-    let target = Target::ALL.into_iter().find(|t| t.name() == target)?;
+    let target = HOOKS.into_iter().find(|t| t.name() == target)?;
     Some((kind, target, ifindex.parse().ok()?))
 }
 
@@ -327,7 +329,7 @@ mod tests {
     #[test]
     fn the_name_of_an_attachment_has_kind_target_and_interface() {
         for kind in [Kind::Link, Kind::Filter] {
-            for target in Target::ALL {
+            for target in HOOKS {
                 assert_eq!(
                     parse_attachment(&attachment_name(kind, target, 42)),
                     Some((kind, target, 42))

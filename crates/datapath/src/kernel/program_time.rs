@@ -71,7 +71,7 @@ impl Kernel {
         repeat: u32,
     ) -> Result<ProgramTime, KernelError> {
         match target {
-            Target::Tc => self.single(frame, repeat),
+            Target::Tc | Target::BehindXdp => self.single(frame, repeat),
             Target::Xdp => self.restored(frame, repeat),
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn test_run(
 fn action(target: Target, code: u32) -> Action {
     let [forward, kernel, drop] = match target {
         // REDIRECT, UNSPEC (-1), SHOT.
-        Target::Tc => [7, u32::MAX, 2],
+        Target::Tc | Target::BehindXdp => [7, u32::MAX, 2],
         Target::Xdp => [
             libbpf_sys::XDP_REDIRECT,
             libbpf_sys::XDP_PASS,

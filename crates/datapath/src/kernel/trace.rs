@@ -84,6 +84,7 @@ pub struct Sample {
 pub struct Tracer {
     xdp: OnceLock<Descriptor>,
     tc: OnceLock<Descriptor>,
+    behind_xdp: OnceLock<Descriptor>,
     /// In the order of [`load::TRACE_MAPS`]: the filter and the ring come first.
     maps: Vec<MapHandle>,
     /// Lines of the prefix table that the programs search.
@@ -98,8 +99,8 @@ pub struct TraceLoader {
     /// In the order of [`super::Table::ALL`].
     tables: Vec<MapHandle>,
     features: Features,
-    /// Targets of the attached ports.
-    targets: BTreeSet<Target>,
+    /// Hooks that are in use.
+    hooks: BTreeSet<Target>,
 }
 
 impl TraceLoader {
@@ -109,8 +110,8 @@ impl TraceLoader {
     /// [`KernelError::Load`].
     pub fn load(&self, filter: &TraceFilter, sampling: Sampling) -> Result<Tracer, KernelError> {
         let tracer = Tracer::new(&self.tables, &record(filter, sampling))?;
-        for target in &self.targets {
-            tracer.program(*target, self.features, &self.tables)?;
+        for hook in &self.hooks {
+            tracer.program(*hook, self.features, &self.tables)?;
         }
         Ok(tracer)
     }
@@ -125,11 +126,7 @@ impl Kernel {
         Ok(TraceLoader {
             tables: self.maps.duplicates()?,
             features: self.features,
-            targets: self
-                .attached()
-                .into_iter()
-                .map(|(_, target)| target)
-                .collect(),
+            hooks: self.attached.keys().map(|(_, hook)| *hook).collect(),
         })
     }
 
@@ -206,10 +203,8 @@ impl Kernel {
 
     /// Puts on all ports the programs that belong there now.
     pub(super) fn switch(&self) -> Result<(), KernelError> {
-        let switched = self
-            .attached()
-            .into_iter()
-            .map(|(ifindex, _)| self.update(ifindex).map(drop));
+        let hooks = self.attached.keys();
+        let switched = hooks.map(|&(ifindex, hook)| self.update(ifindex, hook).map(drop));
         switched.fold(Ok(()), Result::and)
     }
 }
@@ -236,6 +231,7 @@ impl Tracer {
             fib_lines: fib::lines(&tables[super::Table::Fib as usize]),
             xdp: OnceLock::new(),
             tc: OnceLock::new(),
+            behind_xdp: OnceLock::new(),
             ring: ring.map_err(failed("open the ring of a trace"))?,
             maps,
             samples,
@@ -252,6 +248,7 @@ impl Tracer {
         let program = match target {
             Target::Xdp => &self.xdp,
             Target::Tc => &self.tc,
+            Target::BehindXdp => &self.behind_xdp,
         };
         if program.get().is_none() {
             let object = load::load_hook(target, true, features, tables, &self.maps)?;
