@@ -42,6 +42,10 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 {
 	switch (reason) {
 	case DROP_srh_length:
+		/* RFC 8754 2: the SRH exceeds the packet. */
+		if (p->cursor == p->end)
+			return p->srh + SRH_HDR_EXT_LEN - p->l3;
+		return p->srh + SRH_SEGMENTS_LEFT - p->l3;
 	case DROP_srh_segments_left:
 	case DROP_segments_left_not_zero:
 	case DROP_not_a_sid:

@@ -335,17 +335,20 @@ INLINE verdict resolve_taken(ENV *e, struct packet *p, __u32 reason)
 
 /*
  * Returns true for a punt that TC would not make: it has room for every header, and every egress.
- * The packet must still be as it arrived.
+ * The packet must still be as it arrived. The kernel forwards plain packets itself.
  */
 INLINE _Bool is_deferrable(const struct packet *p, verdict v)
 {
-	return (v == punt(headroom) || v == punt(egress)) && (p->sidestep_only | p->taken) &&
+	return (v == punt(headroom) || v == punt(egress)) && (p->sidestep_only || p->plan) &&
 	       !(p->taken & TAKEN_WRITTEN);
 }
 
 /* Decides a punt. The kernel gets a packet only if it handles the packet as Sidestep would. */
 INLINE verdict resolve_punt(ENV *e, struct packet *p, verdict v)
 {
+	/* Linux' seg6local would lose the ECN of the outer header (RFC 6040 4.2). */
+	_Bool inner = (p->plan & PLAN_STRIP) && p->view;
+
 	/* Headers that lead to this node are checked like received ones. */
 	if (unlikely(v == punt(local) && (p->plan & PLAN_PUSH))) {
 		v = commit(e, p);
@@ -354,11 +357,12 @@ INLINE verdict resolve_punt(ENV *e, struct packet *p, verdict v)
 	}
 	if (unlikely(local_has_headers(p)))
 		v = local_address(e, p, v);
-	if (VERDICT_KIND(v) != VERDICT_PUNT || !(p->sidestep_only | p->taken))
+	if (VERDICT_KIND(v) != VERDICT_PUNT || !(p->sidestep_only | p->taken | inner))
 		return v;
 	if (kernel_continues(p, VERDICT_ARGUMENT(v)))
 		v = hand_over(e, p, VERDICT_ARGUMENT(v));
-	if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten))
+	if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten) ||
+	    !(p->sidestep_only | p->taken))
 		return v;
 	v = resolve_taken(e, p, VERDICT_ARGUMENT(v));
 	/* The kernel has no route to resolve it. */

@@ -119,6 +119,14 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
 }
 
+/* Drops a packet that ends within its SRH. The cursor at the end says so to icmp_value(). */
+INLINE verdict srh_beyond_packet(struct packet *p)
+{
+	p->srh = (__u16)p->cursor;
+	p->cursor = p->end;
+	return drop(srh_length);
+}
+
 /* Checks the SRH (RFC 8754 4.3.1.1) and makes it the active one. */
 INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 {
@@ -234,8 +242,7 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p, __u32 how)
 			if (p->proto != PROTO_ROUTING ||
 			    header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 				return drop(ext_header);
-			p->srh = (__u16)p->cursor;
-			return drop(srh_length);
+			return srh_beyond_packet(p);
 		}
 		if (!ext_is_passed(header, p->proto))
 			return VERDICT_CONTINUE;
@@ -289,10 +296,8 @@ INLINE verdict srh_first(ENV *e, struct packet *p, __u32 how)
 	    header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH || !header[SRH_SEGMENTS_LEFT])
 		return ext_walk(e, p, how);
 	length = ext_length(header, PROTO_ROUTING);
-	if (p->cursor + length > p->end) {
-		p->srh = (__u16)p->cursor;
-		return drop(srh_length);
-	}
+	if (p->cursor + length > p->end)
+		return srh_beyond_packet(p);
 	return srh_read(e, p, header, length);
 }
 

@@ -361,8 +361,8 @@ def end_dt6():
     )
     group.add(
         "end_dt6_to_an_address_of_this_node", "8986 4.6", ETH0,
-        received(ETH0, outer("fc0f::d62", IPV6) / inner6(64, destination="fc00::2")), kernel("local"),
-        about="Linux has the same SID, so it receives the packet unchanged.",
+        received(ETH0, outer("fc0f::d62", IPV6) / inner6(64, destination="fc00::2")), kernel("rewritten"),
+        about="Linux has the same SID, but would ignore the outer ECN field.",
     )
     return group
 

@@ -90,7 +90,7 @@ def add_header_fields(cases):
     rfc = "8986 4.1 S09"
     cases.header_field("segments_left_beyond_last_entry", rfc, outer(END) / srh(segments_left=3) / udp, "srh_segments_left", 43)
     cases.header_field("last_entry_beyond_hdr_ext_len", rfc, outer(END) / srh(last_entry=2) / udp, "srh_length", 43)
-    cases.header_field("srh_beyond_the_packet", "8754 2", outer(END) / srh(hdr_ext_len=40) / udp, "srh_length", 43)
+    cases.header_field("srh_beyond_the_packet", "8754 2", outer(END) / srh(hdr_ext_len=40) / udp, "srh_length", 41)
     cases.header_field(
         "segments_left_behind_destination_options", rfc,
         outer(END, DESTINATION_OPTIONS) / options_header(ROUTING, OPTION_PADN_6) / srh(segments_left=9) / udp,

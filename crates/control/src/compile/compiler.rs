@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sidestep_datapath::abi::{
-    PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
-};
+use sidestep_datapath::abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED};
 use sidestep_datapath::{FibKey, Image, KeySlot, Limits, RouteId, VIEWS};
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Family, RouteKey};
@@ -17,7 +15,7 @@ use super::error::CompileError;
 use super::index::Compiled;
 use super::indices::Indices;
 use super::kept::KeptLists;
-use super::record::punt;
+use super::record::full_record;
 use super::resolver::Resolver;
 use super::routes::RouteCompiler;
 use super::store::RecordStore;
@@ -33,8 +31,8 @@ struct PassState {
     tables: CompiledTables,
     kept: KeptLists,
     hmac_keys: BTreeMap<u32, KeySlot>,
-    /// Route record that punts what does not fit.
-    full_route: RouteId,
+    /// See [`RecordStore::full_routes`].
+    full_routes: [RouteId; 2],
 }
 
 impl PassState {
@@ -49,7 +47,7 @@ impl PassState {
         ViewBuilder {
             routes: RouteCompiler {
                 node,
-                store: RecordStore::new(node, indices, out, self.full_route, log),
+                store: RecordStore::new(node, indices, out, self.full_routes, log),
                 resolver: self.resolver,
                 views: self.views,
                 hmac_keys: self.hmac_keys,
@@ -76,7 +74,7 @@ impl PassState {
             tables: pass.tables,
             kept: pass.kept,
             hmac_keys,
-            full_route: store.full_route,
+            full_routes: store.full_routes,
         };
         (state, store.log.change)
     }
@@ -144,12 +142,16 @@ impl Compiler {
         for allocator in self.indices.all() {
             allocator.begin();
         }
-        // First, so that the record of what does not fit always fits.
-        let full_route = self.indices.routes.index_of(&punt(PUNT_table_full))?;
-        self.indices.routes.acquire(full_route);
+        // First, so that the records of what does not fit always fit.
+        let mut full_routes = [RouteId::NONE; 2];
+        for own in [false, true] {
+            let full = self.indices.routes.index_of(&full_record(own))?;
+            self.indices.routes.acquire(full);
+            full_routes[usize::from(own)] = full;
+        }
         let mut out = Compiled::default();
         let state = PassState {
-            full_route,
+            full_routes,
             resolver: Resolver::new(node),
             ..PassState::default()
         };

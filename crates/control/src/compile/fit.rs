@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sidestep_datapath::abi::{SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY};
+use sidestep_datapath::abi::SIDESTEP_ROUTE_PUNT;
 use sidestep_datapath::{FibKey, RouteId, ViewId};
 
 use super::builder::ViewBuilder;
@@ -23,7 +23,7 @@ impl ViewBuilder<'_> {
             return;
         }
         let kept = keep(fib, limit as usize, held, |key, route| {
-            self.is_internal(key.view) || self.is_sidestep_only(route)
+            self.is_internal(key.view) || self.routes.store.is_sidestep_only(route)
         });
         let (fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) = fib
             .clone()
@@ -48,7 +48,8 @@ impl ViewBuilder<'_> {
             let route = self.routes.store.out.image.fib[&cover];
             let action = self.routes.store.out.image.routes[&route].action;
             if u32::from(action) != SIDESTEP_ROUTE_PUNT {
-                let full = self.routes.store.full();
+                let own = self.routes.store.is_sidestep_only(route);
+                let full = self.routes.store.full(own);
                 self.routes.store.put_prefix(cover, Some(full));
                 self.left_out(cover, PREFIXES, "a more specific route did not fit");
             }
@@ -59,11 +60,6 @@ impl ViewBuilder<'_> {
     fn is_internal(&self, view: ViewId) -> bool {
         let views = &self.routes.store.out.index.views;
         views.get(&view).is_none_or(|view| view.tables.is_empty())
-    }
-
-    fn is_sidestep_only(&self, route: RouteId) -> bool {
-        let record = self.routes.store.out.image.routes.get(&route);
-        record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
 
     /// Reports that the route of a prefix in a view is punted.

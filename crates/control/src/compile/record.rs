@@ -1,8 +1,9 @@
 //! Constructors of route records.
 
 use sidestep_datapath::abi::{
-    SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_PUNT,
-    sidestep_action, sidestep_reason, sidestep_route,
+    PUNT_table_full, SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS,
+    SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_action, sidestep_reason,
+    sidestep_route,
 };
 
 /// Returns a record with this action.
@@ -18,6 +19,16 @@ pub(super) fn punt(reason: sidestep_reason) -> sidestep_route {
     sidestep_route {
         reason: reason as u8,
         ..record(SIDESTEP_ROUTE_PUNT)
+    }
+}
+
+/// The record of a route that does not fit. Packets of a Sidestep-only route are dropped: the kernel
+/// would forward them by another one.
+pub(super) fn full_record(own: bool) -> sidestep_route {
+    let flags = if own { SIDESTEP_ROUTE_SIDESTEP_ONLY } else { 0 };
+    sidestep_route {
+        flags: flags as u8,
+        ..punt(PUNT_table_full)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sidestep_datapath::abi::{
-    DROP_blackhole, PUNT_table_full, SIDESTEP_ADJACENCY_PEER, SIDESTEP_ADJACENCY_VALID,
-    SIDESTEP_ADJACENCY_XDP, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SOURCE, sidestep_action,
+    DROP_blackhole, SIDESTEP_ADJACENCY_PEER, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_ROUTE_SOURCE, sidestep_action,
     sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
     sidestep_reason, sidestep_route,
 };
@@ -26,7 +26,7 @@ use super::index::{
 };
 use super::indices::Indices;
 use super::keys::{AdjacencyKey, Via, ViewKey};
-use super::record::{punt, record};
+use super::record::{full_record, punt, record};
 use super::tables::Prefix;
 
 /// The records of one compilation.
@@ -35,8 +35,8 @@ pub(super) struct RecordStore<'a> {
     pub indices: &'a mut Indices,
     pub out: &'a mut Compiled,
     pub log: ChangeLog,
-    /// Route record that punts what does not fit.
-    pub full_route: RouteId,
+    /// Route records for what does not fit: of the kernel's routes, and of Sidestep-only ones.
+    pub full_routes: [RouteId; 2],
     /// Views that some record no longer refers to.
     pub abandoned_views: Vec<ViewId>,
 }
@@ -47,7 +47,7 @@ impl<'a> RecordStore<'a> {
         node: &'a Node,
         indices: &'a mut Indices,
         out: &'a mut Compiled,
-        full_route: RouteId,
+        full_routes: [RouteId; 2],
         log: ChangeLog,
     ) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<'a> RecordStore<'a> {
             indices,
             out,
             log,
-            full_route,
+            full_routes,
             abandoned_views: Vec::new(),
         }
     }
@@ -348,7 +348,7 @@ impl<'a> RecordStore<'a> {
     /// are dropped.
     pub fn no_room(&mut self, route: &Route, full: TableFull) -> RouteId {
         self.report_full(route, full, "");
-        self.full()
+        self.full(!route.owner.in_kernel())
     }
 
     /// Reports that a table has no entry for a route; `instead` describes what happens to its
@@ -359,12 +359,18 @@ impl<'a> RecordStore<'a> {
         self.set_full_table(route.key, Some(full.table));
     }
 
-    /// Returns the record for routes that do not fit. It is in the tables if something refers to
-    /// it.
-    pub fn full(&mut self) -> RouteId {
+    /// Returns the record for routes that do not fit; `own`: Sidestep-only ones, whose packets the
+    /// kernel must not forward. It is in the tables if something refers to it.
+    pub fn full(&mut self, own: bool) -> RouteId {
         // Its index was assigned at the start of the pass.
-        self.unowned(punt(PUNT_table_full))
-            .unwrap_or(self.full_route)
+        self.unowned(full_record(own))
+            .unwrap_or(self.full_routes[usize::from(own)])
+    }
+
+    /// Whether a record is that of a Sidestep-only route.
+    pub fn is_sidestep_only(&self, route: RouteId) -> bool {
+        let record = self.out.image.routes.get(&route);
+        record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
 
     /// Returns the record of a rule with `blackhole`.

@@ -79,11 +79,14 @@ impl ViewBuilder<'_> {
                     .into_iter()
                     .map(|(source, route)| Ok((source, self.or_miss(route)?)))
                     .collect();
-                // If the record does not fit, the prefix is punted.
-                let by_source = self.routes.store.by_source(chain.family, sources?);
+                let sources = sources?;
+                let mut routes = sources.iter().map(|(_, route)| *route);
+                let own = routes.any(|route| self.routes.store.is_sidestep_only(route));
+                // If the record does not fit, the prefix is punted, or dropped.
+                let by_source = self.routes.store.by_source(chain.family, sources);
                 let route = by_source.unwrap_or_else(|full| {
                     self.report_full_prefix(chain, prefix, full);
-                    self.routes.store.full()
+                    self.routes.store.full(own)
                 });
                 Some(route)
             }
@@ -111,7 +114,7 @@ impl ViewBuilder<'_> {
                 .index
                 .full_for_rules
                 .insert(full.table);
-            self.routes.store.full()
+            self.routes.store.full(false)
         }))
     }
 
@@ -138,7 +141,7 @@ impl ViewBuilder<'_> {
             RuleEffect::Punt(_) => self.routes.store.punt(PUNT_rule),
             _ => self.routes.store.punt(PUNT_route_type),
         };
-        record.unwrap_or_else(|_| self.routes.store.full())
+        record.unwrap_or_else(|_| self.routes.store.full(false))
     }
 
     /// Reports the routes with `from` for a prefix that does not fit.

@@ -4,6 +4,7 @@
 //! The vectors check the exact output for a packet. [`rules`] lists the properties that hold for
 //! every packet.
 
+mod before_punt;
 mod flow;
 pub mod forge;
 pub mod input;

@@ -6,6 +6,7 @@
 //!   drops after headers were pushed halfway.
 //! - A forwarded or decapsulated packet is complete, has right lengths and checksum, fits the MTU,
 //!   and equals the trace's decisions byte for byte ([`super::redo`]).
+//! - The kernel gets a packet as it arrived only if it may ([`super::before_punt`]).
 //! - Every lookup returned the longest matching prefix of the node's list.
 //! - A packet that passed a SID with `require-hmac` had a valid HMAC.
 //! - Reports and ICMP errors about a packet quote its own bytes only.
@@ -15,18 +16,19 @@ use sidestep_control::fragment::fragments;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::abi::{
-    SIDESTEP_COPY_BYTES, SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES,
-    SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
-    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE,
-    SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_COPY_BYTES, SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_POLICY_ENCAPS,
+    SIDESTEP_REPORT_BYTES, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_TRACE_BEHAVIOR,
+    SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LEARN,
+    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
 use sidestep_datapath::{
-    AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Oversized, Report, RouteId, Trace,
-    Verdict, ViewId,
+    AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Oversized, PolicyId, Report, RouteId,
+    Trace, Verdict, ViewId,
 };
 use sidestep_wire::{Protocol, checksum};
 
+use super::before_punt;
 use super::redo::{Expected, Learned, redo};
 
 /// Fill bytes of the buffer around a frame in the first and second run.
@@ -125,7 +127,14 @@ impl Bench {
             "depends on bytes that are not the packet's: {}",
             self.case(ifindex, frame)
         );
-        if let Err(what) = self.judge(frame, &result) {
+        let judged = self.judge(frame, &result);
+        let judged = judged.and_then(|()| match result.verdict {
+            Verdict::Punt(reason) if result.frame == frame => {
+                before_punt::check(&self.image, ifindex, frame, reason.name)
+            }
+            _ => Ok(()),
+        });
+        if let Err(what) = judged {
             panic!(
                 "{what}: {}\n{:?} {}",
                 self.case(ifindex, frame),
@@ -260,11 +269,29 @@ impl Bench {
             return Ok(());
         }
         is_packet(frame)?;
+        let outer = &frame[14..];
+        check(hop_limit(outer) != 0, "hop limit 0")?;
+        // RFC 2473 3.1: the packet is forwarded before it is encapsulated.
+        let policy = header.filter(|step| step.kind == SIDESTEP_TRACE_PUSH);
+        let policy = policy.and_then(|step| self.image.policies.get(&PolicyId(step.a)));
+        let inner = policy
+            .filter(|policy| u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS)
+            .and_then(|policy| outer.get(usize::from(policy.length)..));
         check(
-            frame[if frame[12] == 0x86 { 21 } else { 22 }] != 0,
-            "hop limit 0",
+            inner.is_none_or(|inner| hop_limit(inner) != 0),
+            "hop limit 0 inside",
         )
     }
+}
+
+/// Hop limit or TTL of the packet that begins here.
+fn hop_limit(packet: &[u8]) -> u8 {
+    let at = if packet.first().is_some_and(|first| first >> 4 == 6) {
+        7
+    } else {
+        8
+    };
+    packet.get(at).copied().unwrap_or_default()
 }
 
 /// Checks that the daemon gets the frame that would leave, and sends fragments of it that fit.
@@ -443,7 +470,7 @@ impl Counted {
 
 /// Returns the route of the longest prefix that contains the address, or 0, by comparison with all
 /// prefixes.
-fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
+pub(super) fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
     let differs = |key: &FibKey| u128::from_be_bytes(key.address) ^ u128::from_be_bytes(address);
     image
         .fib
