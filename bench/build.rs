@@ -16,6 +16,9 @@ const PROGRAMS: [&str; 4] = ["linux", "lpm_trie", "nothing", "sidestep"];
 /// The packet path's headers.
 const DATAPATH: &str = "../datapath";
 
+/// The golden vectors.
+const VECTORS: &str = "../vectors";
+
 fn main() {
     version::set(&[".", "../crates", "../datapath"]);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
@@ -38,11 +41,41 @@ fn main() {
             &out.join(format!("{program}.bpf.o")),
         );
     }
+    vectors(&out.join("vectors.json.gz"));
     let object = out.join("dpdk.so");
     if !dpdk(&clang, &object) {
         // Nothing inside: the bench then says how to get it.
         fs::write(&object, []).expect("OUT_DIR is writable");
     }
+}
+
+/// Writes names and contents of the golden vectors, compressed.
+fn vectors(to: &Path) {
+    println!("cargo:rerun-if-changed={VECTORS}");
+    let mut names: Vec<PathBuf> = fs::read_dir(VECTORS)
+        .expect("the vectors are there")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    names.sort();
+    let texts: Vec<(String, String)> = names
+        .iter()
+        .map(|path| {
+            let name = path
+                .file_name()
+                .expect("a file")
+                .to_string_lossy()
+                .into_owned();
+            (name, fs::read_to_string(path).expect("a readable file"))
+        })
+        .collect();
+    let file = fs::File::create(to).expect("OUT_DIR is writable");
+    let encoder = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+    serde_json::to_writer(encoder, &texts).expect("OUT_DIR is writable");
 }
 
 /// A shared object, so that the program starts also where DPDK is not. Whether libdpdk is there.

@@ -17,6 +17,7 @@
 pub mod campaign;
 pub mod commands;
 pub mod compare;
+pub mod conform;
 mod cpu;
 pub mod engine;
 pub mod fib;

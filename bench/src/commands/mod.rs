@@ -5,6 +5,7 @@
 mod bar;
 mod compare;
 mod completion;
+mod conform;
 mod fib;
 mod init;
 mod list;
@@ -47,6 +48,8 @@ pub enum Command {
     Run(run::Args),
     /// Print engines and behaviors, and which engine supports which behavior on this machine
     List(list::Args),
+    /// Send packets of the RFCs through engines, and print which clauses hold
+    Conform(conform::Args),
     /// Compare IPv6 prefix tables of Sidestep and others: lookups, memory, changes
     Fib(fib::Args),
     /// Render page, plots and tables of a report.json again
@@ -65,6 +68,7 @@ impl Cli {
             Command::Init(args) => init::run(args, out),
             Command::Run(args) => run::run(args, out),
             Command::List(args) => list::run(args, out),
+            Command::Conform(args) => conform::run(args, out),
             Command::Fib(args) => fib::run(args, out),
             Command::Report(args) => report::run(args, out),
             Command::Compare(args) => compare::run(args, out),

@@ -153,7 +153,7 @@ impl Exec {
 ///
 /// # Errors
 /// Contains its stderr.
-pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result<String, Error> {
+pub(crate) fn output(mut command: Command, called: &str, engine: &str) -> Result<String, Error> {
     let failed = |status: String, stderr: String| Error::Command {
         command: called.to_owned(),
         namespace: format!("engine {engine}"),
@@ -183,7 +183,7 @@ pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result
 }
 
 /// Returns the `name: value` lines in the output of `info`.
-pub(super) fn facts(text: &str) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn facts(text: &str) -> impl Iterator<Item = (String, String)> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
 }

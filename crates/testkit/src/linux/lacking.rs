@@ -9,6 +9,8 @@ pub const OLDER: &str = "SIDESTEP_OLDER_KERNEL";
 /// A route that this kernel does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lacking {
+    /// The route in Linux' words.
+    pub(super) route: String,
     destination: Destination,
     pub(super) why: String,
 }
@@ -46,7 +48,11 @@ impl Lacking {
         } else {
             Destination::Prefix(bytes)
         };
-        Self { destination, why }
+        Self {
+            route: route.to_owned(),
+            destination,
+            why,
+        }
     }
 
     /// Returns whether the frame contains the route's destination, in a header or in a segment
