@@ -4,7 +4,7 @@
  *
  * Behaviors read the packet and record their changes in .plan; rewrite.h carries out the plan in
  * one pass after the verdict Forward. A packet that is punted or dropped therefore keeps the bytes
- * that it arrived with. commit.h and hand_over() (step.h) are the two exceptions.
+ * that it arrived with. commit.h and hand_over() (punt.h) are the two exceptions.
  */
 #ifndef SIDESTEP_PACKET_H
 #define SIDESTEP_PACKET_H

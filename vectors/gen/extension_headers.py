@@ -139,7 +139,7 @@ def add_options(cases):
     packet = outer(END_DT6, DESTINATION_OPTIONS) / options_header(IPV6, option(0x87)) / inner6(64)
     cases.dropped("end_dt6_behind_an_unknown_option_with_action_10", "8200 4.2", packet, "unknown_option",
                   answer(HEADEND, error(4, 2, 42, packet)), (inner6(63), OPTIONS))
-    cases.advances("end_behind_a_hop_by_hop_option_of_type_07", ["8200 4.2", "8200 4.3"], END, header(0x07), HOP_BY_HOP)
+    cases.advances("end_behind_a_hop_by_hop_option_of_type_1e", ["8200 4.2", "8200 4.3"], END, header(0x1E), HOP_BY_HOP)
     for kind in (0x47, 0xC7):
         packet = advanced(END, header(kind), HOP_BY_HOP, 1)
         cases.dropped(f"end_behind_a_hop_by_hop_option_of_type_{kind:02x}", ["8200 4.2", "8200 4.3"], packet, "unknown_option",

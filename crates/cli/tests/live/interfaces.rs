@@ -2,6 +2,7 @@
 //! back, enslaved, down and up, with another MTU or MAC. A port is the interface with its name.
 //! Nothing remains attached to an interface that has lost the name.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sidestep_control::api::Request;
@@ -61,11 +62,13 @@ fn becomes(star: &Star, name: &str, target: &str) {
     });
 }
 
-/// Returns the number of Sidestep's programs on an interface, and of pinned attachments.
+/// Returns whether Sidestep's programs are on an interface (0 or 1), and the number of interfaces
+/// with pinned attachments. In XDP mode a port has a program at TC, too.
 fn left(namespace: &Namespace, interface: &str) -> (usize, usize) {
     let found = traces(namespace, &[interface]);
-    let pins = found.pins.iter().filter(|pin| pin.starts_with("link-"));
-    (found.xdp.len() + found.tc.len(), pins.count())
+    let links = found.pins.iter().filter(|pin| pin.starts_with("link-"));
+    let interfaces: BTreeSet<&str> = links.filter_map(|pin| pin.rsplit('-').next()).collect();
+    (found.xdp.len().max(found.tc.len()), interfaces.len())
 }
 
 /// Configuration of `eth0` that the kernel removes when it goes down or disappears.

@@ -5,10 +5,10 @@
 //! the route of the frame's own destination, and what must have been decided about it.
 
 use sidestep_datapath::abi::{
-    SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_END_DT4,
-    SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX4,
-    SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT,
-    SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_ROUTE_SOURCE, sidestep_route,
+    SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_END, SIDESTEP_ROUTE_GROUP,
+    SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PUNT,
+    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_ROUTE_SOURCE,
+    sidestep_route,
 };
 use sidestep_datapath::{Image, PolicyId, RouteId, ViewId};
 use sidestep_wire::field::ipv6;
@@ -102,15 +102,6 @@ impl Arrived {
     }
 }
 
-/// SIDs that combine the ECN fields.
-const DECAPSULATE: [u32; 5] = [
-    SIDESTEP_ROUTE_END_DX4,
-    SIDESTEP_ROUTE_END_DX6,
-    SIDESTEP_ROUTE_END_DT4,
-    SIDESTEP_ROUTE_END_DT6,
-    SIDESTEP_ROUTE_END_DT46,
-];
-
 /// Reasons for which the kernel gets packets of its own SIDs and headends as they arrived.
 /// [Limits](../../../../docs/reference/limits.md) lists them.
 const LEFT_TO_LINUX: [&str; 8] = [
@@ -156,7 +147,11 @@ pub fn check(image: &Image, ifindex: u32, frame: &[u8], reason: &str) -> Result<
     if all(&is_headend) && arrived.hop_limit <= 1 {
         return Err("Linux encapsulates an expired packet");
     }
-    let decapsulates = |route: &sidestep_route| DECAPSULATE.contains(&u32::from(route.action));
+    // With no segment left, all other SIDs drop what is inside.
+    let decapsulates = |route: &sidestep_route| {
+        let carries_on = SIDESTEP_ROUTE_NEXT_CSID | SIDESTEP_ROUTE_REPLACE_CSID;
+        u32::from(route.action) >= SIDESTEP_ROUTE_END && u32::from(route.flags) & carries_on == 0
+    };
     if all(&decapsulates) && loses_a_mark(frame) {
         return Err("Linux forwards a marked packet whose sender does not know ECN");
     }
@@ -172,6 +167,8 @@ fn loses_a_mark(frame: &[u8]) -> bool {
         let ecn = match layer.header {
             Header::Ipv6(_) => bytes[1] >> 4 & 3,
             Header::Ipv4(_) => bytes[1] & 3,
+            // Frames of customers keep their marks.
+            Header::Ethernet(_) if outer.is_some() => return false,
             Header::Ethernet(_) | Header::HopByHop(_) | Header::Destination(_) => continue,
             Header::Routing(_) if bytes.get(3) == Some(&0) => continue,
             _ => return false,
