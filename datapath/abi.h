@@ -117,13 +117,13 @@ typedef __u32 sidestep_flow_table_id; /* table of flows */
 #define SIDESTEP_PORT_LOCAL_SRH 0x800u   /* leave an SRH at a local address to Linux */
 #define SIDESTEP_PORT_FRAGMENT 0x1000u   /* fragment IPv4 packets without DF (fragment.h) */
 
-/* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 /*
  * Metadata of a frame that XDP leaves to the program at TC of the same port. It gives no rights: TC
  * processes the frame like one that arrived there.
  */
 #define SIDESTEP_DEFERRED 0x5de57e9de7e44ed0ull
 
+/* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
 	__u32 ifindex;          /* 0: unused record */
 	__u32 flags;            /* SIDESTEP_PORT_* */

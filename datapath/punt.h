@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What becomes of a packet that the pipeline punts: "Decide before you punt" (ARCHITECTURE.md). The
- * kernel gets it as it arrived, or as the behaviors made it; TC gets it from XDP; or it is dropped.
+ * Decides about each packet that the pipeline punts ("Decide before you punt", ARCHITECTURE.md).
+ * The kernel gets it as it arrived, or as the behaviors made it. XDP may leave it to TC. All others
+ * are dropped.
  */
 #ifndef SIDESTEP_PUNT_H
 #define SIDESTEP_PUNT_H

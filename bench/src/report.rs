@@ -4,7 +4,7 @@
 //! `report.json` is the only input, so that `sidestep-bench report` can render the files again.
 
 pub mod findings;
-mod html;
+pub(crate) mod html;
 pub(crate) mod machine;
 mod markdown;
 pub mod number;

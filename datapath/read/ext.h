@@ -119,7 +119,7 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
 }
 
-/* Drops a packet that ends within its SRH. The cursor at the end says so to icmp_value(). */
+/* Drops a packet that ends within its SRH. icmp_value() finds the cursor at the end of the packet. */
 INLINE verdict srh_beyond_packet(struct packet *p)
 {
 	p->srh = (__u16)p->cursor;

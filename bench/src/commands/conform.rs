@@ -1,4 +1,4 @@
-//! `sidestep-bench conform`: sends the golden vectors through engines, and prints what is right.
+//! `sidestep-bench conform`: sends the golden vectors through engines and prints the results.
 
 use std::fs;
 use std::io::Write;
@@ -120,7 +120,7 @@ fn built_in() -> Result<Vec<VectorFile>, Box<dyn std::error::Error + Send + Sync
     Ok(texts.iter().map(parse).collect::<Result<_, _>>()?)
 }
 
-/// Prints a row for each RFC, then the totals, and failed cases if they are wanted.
+/// Prints a row for each clause, then the totals, and failed cases if they are wanted.
 fn print(all: &[Results], verbose: bool, out: &mut dyn Write) -> Outcome {
     let style = Style::of_stdout();
     for results in all {

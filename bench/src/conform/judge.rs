@@ -1,4 +1,4 @@
-//! What left, beside what has to leave.
+//! Comparison of the frames that left with the expected ones.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use sidestep_wire::{Ethernet, Ipv4, Ipv6, Protocol};
 /// Result of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// What left is right.
+    /// The expected frame left, or none as expected.
     Pass,
-    /// It is not, in these words.
+    /// Anything else: the frames and their difference.
     Fail(String),
     /// The engine lacks a configuration that the case needs, for this reason.
     NotSupported(String),

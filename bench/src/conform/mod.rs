@@ -21,7 +21,7 @@ use judge::{Finding, judge};
 use plane::Plane;
 use results::{Outcome, Results};
 
-/// What to run.
+/// Selection of cases, and the time for each.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only cases whose name, group or citation contains this text.
@@ -91,10 +91,6 @@ fn of_file(
     options: &Options,
 ) -> Result<Vec<Outcome>, Error> {
     let outcome = |case: &Case, finding| Outcome::new(&file.group, case, finding);
-    if let Some(why) = plane.refuses(file) {
-        let refused = |case: &&Case| outcome(case, Finding::NotSupported(why.clone()));
-        return Ok(cases.iter().map(refused).collect());
-    }
     let sut = Sut::build(&file.node)?;
     // The receivers of XDP redirects.
     let ports = file.node.ports.iter();

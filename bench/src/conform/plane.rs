@@ -1,17 +1,17 @@
 //! The engines of a conformance run, and how they take over the ports of a router.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::fs;
 use std::process::Command;
-use std::{env, fs, process};
 
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sidestep_testkit::Error;
 use sidestep_testkit::linux::Sut;
 use sidestep_testkit::vectors::{Case, Linux, Node, VectorFile};
-use sidestep_testkit::{Error, Namespace};
 
+use crate::engine::exec::{self, output};
 use crate::engine::product::Sidestep;
 
 /// An engine.
@@ -25,11 +25,6 @@ pub trait Plane: Sync {
     /// It cannot be asked.
     fn facts(&self) -> Result<BTreeMap<String, String>, Error>;
 
-    /// Why it cannot be the router of this file at all, if so.
-    fn refuses(&self, _file: &VectorFile) -> Option<String> {
-        None
-    }
-
     /// Why it cannot process this case, if that is known before.
     fn lacks(&self, _case: &Case) -> Option<String> {
         None
@@ -40,16 +35,30 @@ pub trait Plane: Sync {
     ///
     /// # Errors
     /// It does not start.
-    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Box<dyn Up>, Error>;
+    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Up, Error>;
 }
 
 /// An engine at work. Drop takes it down.
-pub trait Up {
+#[derive(Debug)]
+pub struct Up {
     /// The routes that it does not support, as in the node, with reasons.
-    fn unsupported(&self) -> &[(String, String)];
+    unsupported: Vec<(String, String)>,
+    /// Takes it down.
+    down: Option<Command>,
+}
 
+impl Drop for Up {
+    fn drop(&mut self) {
+        if let Some(down) = self.down.take() {
+            // The namespace goes anyway.
+            let _ = output(down, "down", "of this run");
+        }
+    }
+}
+
+impl Up {
     /// Why it cannot process this frame: it lacks the route of its destination.
-    fn lacks(&self, node: &Node, frame: &[u8]) -> Option<String> {
+    pub fn lacks(&self, node: &Node, frame: &[u8]) -> Option<String> {
         let destination = destination(frame)?;
         let prefix = |line: &str| -> Option<IpNet> {
             let mut words = line.split_whitespace();
@@ -60,7 +69,7 @@ pub trait Up {
         let covers = |line: &&String| prefix(line).is_some_and(|it| it.contains(&destination));
         let longest = |line: &&String| prefix(line).map_or(0, |it| it.prefix_len());
         let route = node.routes.iter().filter(covers).max_by_key(longest)?;
-        let mut all = self.unsupported().iter();
+        let mut all = self.unsupported.iter();
         all.find(|(line, _)| line == route)
             .map(|(_, why)| why.clone())
     }
@@ -78,14 +87,6 @@ fn destination(frame: &[u8]) -> Option<std::net::IpAddr> {
 /// The kernel of this machine, alone.
 #[derive(Debug)]
 pub struct LinuxAlone;
-
-struct LinuxUp(Vec<(String, String)>);
-
-impl Up for LinuxUp {
-    fn unsupported(&self) -> &[(String, String)] {
-        &self.0
-    }
-}
 
 fn kernel() -> BTreeMap<String, String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -108,8 +109,11 @@ impl Plane for LinuxAlone {
         }
     }
 
-    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Box<dyn Up>, Error> {
-        Ok(Box::new(LinuxUp(sut.not_in_linux(&file.node)?)))
+    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Up, Error> {
+        Ok(Up {
+            unsupported: sut.not_in_linux(&file.node)?,
+            down: None,
+        })
     }
 }
 
@@ -135,26 +139,6 @@ impl OfSidestep {
     }
 }
 
-struct SidestepUp {
-    unsupported: Vec<(String, String)>,
-    path: PathBuf,
-    namespace: String,
-}
-
-impl Up for SidestepUp {
-    fn unsupported(&self) -> &[(String, String)] {
-        &self.unsupported
-    }
-}
-
-impl Drop for SidestepUp {
-    fn drop(&mut self) {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace]);
-        let _ = command.arg(&self.path).arg("stop").output();
-    }
-}
-
 impl Plane for OfSidestep {
     fn name(&self) -> &str {
         &self.name
@@ -166,7 +150,7 @@ impl Plane for OfSidestep {
         Ok(facts)
     }
 
-    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Box<dyn Up>, Error> {
+    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Up, Error> {
         let namespace = sut.namespace()?;
         // A VRF device is the kernel's: without one, Sidestep has no such SID either.
         let (unsupported, own) = sut
@@ -174,26 +158,13 @@ impl Plane for OfSidestep {
             .into_iter()
             .partition(|(line, _)| line.contains(" vrftable "));
         let config = node_file(&file.node, own);
-        let path = env::temp_dir().join(format!("{}-{}.yaml", namespace.name(), process::id()));
-        fs::write(&path, config.to_string())
-            .map_err(|source| Error::os(format!("write {}", path.display()), source))?;
-        let up = SidestepUp {
+        let up = Up {
             unsupported,
-            path: self.sidestep.path().to_owned(),
-            namespace: namespace.name().to_owned(),
+            down: Some(self.sidestep.stops(namespace.name())),
         };
-        let started = start(self.sidestep.path(), namespace, self.mode, &path);
-        let _ = fs::remove_file(&path);
-        started?;
-        Ok(Box::new(up))
+        self.sidestep.detach(namespace, self.mode, &config)?;
+        Ok(up)
     }
-}
-
-fn start(program: &Path, namespace: &Namespace, mode: &str, config: &Path) -> Result<(), Error> {
-    let (program, config) = (program.to_string_lossy(), config.to_string_lossy());
-    let words = ["run", "--detach", "--mode", mode, "--config", &config];
-    let all: Vec<&str> = [&*program].into_iter().chain(words).collect();
-    namespace.exec(&all).map(drop)
 }
 
 /// What Sidestep does not read from the kernel, as a node file.
@@ -235,30 +206,11 @@ pub struct Commands {
     pub info: Option<String>,
 }
 
-struct CommandsUp {
-    down: String,
-    name: String,
-    variables: Vec<(&'static str, String)>,
-    unsupported: Vec<(String, String)>,
-}
-
-impl Up for CommandsUp {
-    fn unsupported(&self) -> &[(String, String)] {
-        &self.unsupported
-    }
-}
-
-impl Drop for CommandsUp {
-    fn drop(&mut self) {
-        let _ = shell(&self.down, &self.name, &self.variables);
-    }
-}
-
-fn shell(command: &str, name: &str, with: &[(&'static str, String)]) -> Result<String, Error> {
+fn shell(command: &str, with: &[(&'static str, String)]) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]);
     shell.envs(with.iter().map(|(key, value)| (key, value)));
-    crate::engine::exec::output(shell, command, name)
+    shell
 }
 
 impl Plane for Commands {
@@ -269,13 +221,13 @@ impl Plane for Commands {
     fn facts(&self) -> Result<BTreeMap<String, String>, Error> {
         let mut facts = kernel();
         if let Some(info) = &self.info {
-            let text = shell(info, &self.name, &[])?;
-            facts.extend(crate::engine::exec::facts(&text));
+            let text = output(shell(info, &[]), info, &self.name)?;
+            facts.extend(exec::facts(&text));
         }
         Ok(facts)
     }
 
-    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Box<dyn Up>, Error> {
+    fn up(&self, file: &VectorFile, sut: &Sut) -> Result<Up, Error> {
         let node = &file.node;
         let lines = |lines: &[String]| lines.join("\n");
         let ports = node.ports.iter().map(|(name, port)| {
@@ -292,18 +244,16 @@ impl Plane for Commands {
             ("TUNSRC", node.tunsrc.clone().unwrap_or_default()),
             ("NODE", file.node_text.trim().to_owned()),
         ];
-        let mut up = CommandsUp {
-            down: self.down.clone(),
-            name: self.name.clone(),
-            variables,
+        let mut up = Up {
             unsupported: vec![],
+            down: Some(shell(&self.down, &variables)),
         };
-        let text = shell(&self.up, &self.name, &up.variables)?;
+        let text = output(shell(&self.up, &variables), &self.up, &self.name)?;
         let refused = text
             .lines()
             .filter_map(|line| line.strip_prefix("unsupported: "));
         let why = format!("{} does not support the route", self.name);
         up.unsupported = refused.map(|line| (line.to_owned(), why.clone())).collect();
-        Ok(Box::new(up))
+        Ok(up)
     }
 }

@@ -86,23 +86,36 @@ impl Sidestep {
         own: &[String],
     ) -> Result<Running, Error> {
         let (router, ports) = (network.router()?, network.ports());
-        let file = env::temp_dir().join(format!("{}-{}.yaml", router.name(), process::id()));
-        let failed = |source| Error::os(format!("write {}", file.display()), source);
-        // JSON is YAML.
-        let text = json!({"ports": ports, "routes": own}).to_string();
-        fs::write(&file, text).map_err(failed)?;
-        let path = file.to_string_lossy();
-        let started = self.text(
-            router,
-            &["run", "--mode", mode, "--detach", "--config", &path],
-        );
-        // The daemon has read the file, or has failed to start.
-        let _ = fs::remove_file(&file);
-        started?;
+        self.detach(router, mode, &json!({"ports": ports, "routes": own}))?;
         Ok(Running {
             sidestep: self.clone(),
             network: Arc::clone(network),
         })
+    }
+
+    /// Starts the daemon in a namespace, in a mode and with a node file (JSON is YAML). Returns when
+    /// it forwards.
+    ///
+    /// # Errors
+    /// Sidestep refuses to start.
+    pub fn detach(&self, router: &Namespace, mode: &str, config: &Value) -> Result<(), Error> {
+        let file = env::temp_dir().join(format!("{}-{}.yaml", router.name(), process::id()));
+        let failed = |source| Error::os(format!("write {}", file.display()), source);
+        fs::write(&file, config.to_string()).map_err(failed)?;
+        let path = file.to_string_lossy();
+        let words = ["run", "--mode", mode, "--detach", "--config", &path];
+        let started = self.text(router, &words);
+        // The daemon has read the file, or has failed to start.
+        let _ = fs::remove_file(&file);
+        started.map(drop)
+    }
+
+    /// Returns the command that stops the daemon in the namespace of this name.
+    pub fn stops(&self, namespace: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]);
+        command.arg(&self.path).arg("stop");
+        command
     }
 
     /// Removes leftovers of killed runs: first the daemons with their pins and files, then the
@@ -110,10 +123,8 @@ impl Sidestep {
     pub fn clean(&self) {
         for name in Lab::leftovers_of(NAME) {
             if name.ends_with(&format!("-{ROUTER}")) {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", &name]);
                 // Sidestep may not run there, so ignore the result.
-                let _ = command.arg(&self.path).arg("stop").output();
+                let _ = self.stops(&name).output();
                 remove_files(&name);
             }
         }

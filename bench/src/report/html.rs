@@ -17,6 +17,22 @@ const ROWS_OPEN: usize = 24;
 /// Returns the whole page.
 pub fn page(report: &Report) -> String {
     let subjects = Subjects::of(report);
+    let body = html! {
+        header { (head(report)) }
+        main {
+            (contents(report))
+            @for section in &report.sections { (figure(section, &subjects)) }
+            @for table in &report.tables { (rows(table)) }
+            (refusals(&report.refusals))
+            section id="machine" { h2 { "Machine" } (facts(&machine::facts(report))) (mitigations(report)) }
+            section id="reading" { h2 { "How to read this" } @for line in how_to_read() { p { (line) } } }
+        }
+    };
+    document(&report.title, &body)
+}
+
+/// Returns a whole page with this title and body, in the layout and colours of reports.
+pub fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -24,20 +40,10 @@ pub fn page(report: &Report) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (report.title) }
+                title { (title) }
                 style { (PreEscaped(colors())) (PreEscaped(STYLE)) }
             }
-            body {
-                header { (head(report)) }
-                main {
-                    (contents(report))
-                    @for section in &report.sections { (figure(section, &subjects)) }
-                    @for table in &report.tables { (rows(table)) }
-                    (refusals(&report.refusals))
-                    section id="machine" { h2 { "Machine" } (facts(&machine::facts(report))) (mitigations(report)) }
-                    section id="reading" { h2 { "How to read this" } @for line in how_to_read() { p { (line) } } }
-                }
-            }
+            body { (body) }
         }
     };
     page.into_string()

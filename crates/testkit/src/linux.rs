@@ -7,6 +7,7 @@
 
 mod ends;
 mod lacking;
+mod other;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -177,45 +178,15 @@ impl Sut {
     /// The port does not exist, the frame is longer than its MTU, or a marker does not arrive.
     pub fn exchange(&self, port: &str, frame: &[u8]) -> Result<Vec<Output>, Error> {
         let mut outputs = self.frames_after(port, Some(frame))?;
-        let own = |name: &str, frame: &[u8]| {
-            let mut ports = self.ports.iter();
-            ports.any(|port| port.name == name && frame.get(6..12) == Some(&port.mac))
-        };
-        outputs.retain(|(name, frame)| !own(name, frame) || noise(frame).is_none());
+        outputs.retain(|output| !self.is_own_noise(output));
         Ok(outputs)
     }
 
-    /// As [`Self::exchange`], for a data plane outside the kernel: the frames that leave within this
-    /// time. Markers would pass it by.
-    ///
-    /// # Errors
-    /// The port does not exist, or the frame is longer than its MTU.
-    pub fn exchange_within(
-        &self,
-        port: &str,
-        frame: &[u8],
-        patience: Duration,
-    ) -> Result<Vec<Output>, Error> {
-        let known = self.ports.iter().find(|known| known.name == port);
-        let ingress = known.ok_or_else(|| Error::Usage(format!("no port {port}")))?;
-        for port in &self.ports {
-            port.tester.drain()?;
-        }
-        ingress.tester.send(frame)?;
-        let until = Instant::now() + patience;
-        let mut outputs = Vec::new();
-        while Instant::now() < until {
-            thread::sleep(Duration::from_millis(1));
-            for port in &self.ports {
-                while let Some(frame) = port.tester.receive_now()? {
-                    let is_own = frame.get(6..12) == Some(&port.mac);
-                    if !is_own || noise(&frame).is_none() {
-                        outputs.push((port.name.clone(), frame));
-                    }
-                }
-            }
-        }
-        Ok(outputs)
+    /// Returns true for neighbor discovery, MLD and ARP of the node itself.
+    fn is_own_noise(&self, (name, frame): &Output) -> bool {
+        let mut ports = self.ports.iter();
+        let own = ports.any(|port| port.name == *name && frame.get(6..12) == Some(&port.mac));
+        own && noise(frame).is_some()
     }
 
     /// Everything that leaves after a frame was sent into a port, or, without one, since the last call.
@@ -250,59 +221,6 @@ impl Sut {
     /// Returns the refused routes and rules.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
-    }
-
-    /// Returns the routes of the node that its kernel does not have as they stand, with reasons, and
-    /// removes what the kernel has of them: another data plane takes these routes.
-    ///
-    /// # Errors
-    /// `ip` cannot print or remove a route.
-    pub fn not_in_linux(&self, node: &Node) -> Result<Vec<(String, String)>, Error> {
-        let mut lines = Vec::new();
-        for line in &node.routes {
-            let words = lacking::in_linux_words(line);
-            let command = format!("ip route add {words}");
-            let refused = self.refused.iter().find(|refused| refused.line == command);
-            let lacking = self.lacking.iter().find(|lacking| lacking.route == words);
-            let why = if line.ends_with(" owner sidestep") {
-                Some("Linux does not have this behavior".to_owned())
-            } else if let Some(refused) = refused {
-                let reason = refused.reason.replace('\n', " ");
-                Some(format!("`{command}`: {reason}"))
-            } else if let Some(lacking) = lacking {
-                Some(lacking.why.clone())
-            } else {
-                self.half_taken(&words)?
-            };
-            lines.extend(why.map(|why| (line.clone(), why)));
-        }
-        Ok(lines)
-    }
-
-    /// Removes a route of which the kernel ignores a part, and returns the reason.
-    fn half_taken(&self, route: &str) -> Result<Option<String>, Error> {
-        if lacking::left_out(route, "").is_none() {
-            return Ok(None);
-        }
-        let sut = self.lab.namespace(SUT)?;
-        let prefix = route.split_whitespace().next().unwrap_or_default();
-        let shown = sut.exec(&["ip", "-6", "route", "show", "table", "all", "exact", prefix])?;
-        let Some(left_out) = lacking::left_out(route, &shown) else {
-            return Ok(None);
-        };
-        let command = format!("ip route del {route}");
-        sut.exec(&command.split_whitespace().collect::<Vec<_>>())?;
-        Ok(Some(format!(
-            "this kernel ignores `{left_out}` of `ip route add {route}`"
-        )))
-    }
-
-    /// Returns the namespace at the other ends of the ports.
-    ///
-    /// # Errors
-    /// None in practice: every lab has it.
-    pub fn tester(&self) -> Result<&Namespace, Error> {
-        self.lab.namespace(TESTER)
     }
 
     /// Returns the namespace of the node.
@@ -490,13 +408,16 @@ fn add_route(sut: &Namespace, route: &str, refused: &mut Vec<Refused>) -> Option
         let Refused { line, reason } = refused.pop()?;
         return Some(format!("this kernel refuses `{line}`: {reason}"));
     }
-    let prefix = route.split_whitespace().next().unwrap_or_default();
-    let words = ["ip", "-6", "route", "show", "table", "all", "exact", prefix];
     // If `ip` cannot print a route, only its effect is compared.
-    let left_out = lacking::left_out(route, &sut.exec(&words).ok()?)?;
-    Some(format!(
-        "this kernel ignores `{left_out}` of `ip route add {route}`"
-    ))
+    ignored(sut, route).ok()?
+}
+
+/// Returns the reason if the kernel ignores a part of a route that it has taken.
+fn ignored(sut: &Namespace, route: &str) -> Result<Option<String>, Error> {
+    let prefix = route.split_whitespace().next().unwrap_or_default();
+    let shown = sut.exec(&["ip", "-6", "route", "show", "table", "all", "exact", prefix])?;
+    let left_out = lacking::left_out(route, &shown);
+    Ok(left_out.map(|word| format!("this kernel ignores `{word}` of `ip route add {route}`")))
 }
 
 fn apply(sut: &Namespace, line: &str, refused: &mut Vec<Refused>) {

@@ -501,7 +501,7 @@ fn the_owner_of_a_route_decides_between_a_punt_and_a_drop() {
         ["packet_too_big", "too_big", "fragmented"].map(counted)
     };
     let [punted, told, fragmented] = too_big(&folder.write("kernel.yaml", &node));
-    // A headend tells the source itself, whosever the route is.
+    // A headend of the kernel sends the error itself, too.
     assert_eq!((punted, told), (9, 4));
     let (before, routes) = node.split_once("routes:\n").expect("routes");
     let (routes, after) = routes.split_once("tunsrc").expect("tunsrc");

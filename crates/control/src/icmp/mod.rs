@@ -77,7 +77,7 @@ pub enum Kind {
     },
     /// Codes 7, 8 and 9 of the same: a limit of RFC 8883 3.
     Limit {
-        /// What is too long or too many.
+        /// The exceeded limit.
         limit: Limit,
         /// Offset of the first header or option beyond the limit.
         pointer: u32,

@@ -318,8 +318,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Returns the program to attach for a target, with trace code while a trace runs. Both XDP
-    /// targets use the same program. The first call for a hook loads it.
+    /// Returns the program to attach for a target, with trace code while a trace runs. The first call
+    /// for a hook loads it.
     fn program(&self, target: Target) -> Result<BorrowedFd<'_>, KernelError> {
         match &self.tracer {
             Some(tracer) => tracer.program(target, self.features, self.maps.handles()),

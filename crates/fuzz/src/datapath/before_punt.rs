@@ -11,7 +11,7 @@ use sidestep_datapath::abi::{
     sidestep_route,
 };
 use sidestep_datapath::{Image, PolicyId, RouteId, ViewId};
-use sidestep_wire::field::ipv6;
+use sidestep_wire::field::{ipv4, ipv6};
 use sidestep_wire::{Ethernet, Header, Headers, Ipv4, Ipv6};
 
 use super::rules::longest_match;
@@ -52,10 +52,10 @@ impl Arrived {
                 view: port.view6,
             },
             ([0x08, 0x00], 4) if packet.len() >= Ipv4::LENGTH => Self {
-                destination: padded(&packet[16..20]),
-                source: padded(&packet[12..16]),
-                traffic_class: packet[1],
-                hop_limit: packet[8],
+                destination: padded(&packet[ipv4::DESTINATION..][..4]),
+                source: padded(&packet[ipv4::SOURCE..][..4]),
+                traffic_class: packet[ipv4::TOS],
+                hop_limit: packet[ipv4::TTL],
                 view: port.view4,
             },
             _ => return None,
@@ -147,7 +147,7 @@ pub fn check(image: &Image, ifindex: u32, frame: &[u8], reason: &str) -> Result<
     if all(&is_headend) && arrived.hop_limit <= 1 {
         return Err("Linux encapsulates an expired packet");
     }
-    // With no segment left, all other SIDs drop what is inside.
+    // With Segments Left 0, a SID decapsulates the packet or drops it.
     let decapsulates = |route: &sidestep_route| {
         let carries_on = SIDESTEP_ROUTE_NEXT_CSID | SIDESTEP_ROUTE_REPLACE_CSID;
         u32::from(route.action) >= SIDESTEP_ROUTE_END && u32::from(route.flags) & carries_on == 0
