@@ -103,7 +103,8 @@ fn engine(name: &str) -> Result<(Box<dyn Plane>, bool), Box<dyn std::error::Erro
             let text = fs::read_to_string(file)?;
             let commands: Commands =
                 serde_saphyr::from_str(&text).map_err(|error| format!("{file}: {error}"))?;
-            (Box::new(commands), false)
+            let in_kernel = commands.in_kernel;
+            (Box::new(commands), in_kernel)
         }
         other => {
             return Err(format!(

@@ -2,16 +2,19 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use sidestep_testkit::hexdiff::{diff, plain};
 use sidestep_testkit::linux::Output;
-use sidestep_testkit::vectors::{Case, Expect, Linux, Node};
+use sidestep_testkit::vectors::{Answer, Case, Expect, Linux, Node};
 use sidestep_wire::field::{ipv4, ipv6};
-use sidestep_wire::{Ethernet, Ipv4, Ipv6, Protocol};
+use sidestep_wire::{Ethernet, Header, Headers, Ipv4, Ipv6, Protocol};
+
+use super::fragments::reassemble;
 
 /// Result of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The expected frame left, or none as expected.
+    /// The expected frames and messages left, and nothing else.
     Pass,
     /// Anything else: the frames and their difference.
     Fail(String),
@@ -19,39 +22,101 @@ pub enum Finding {
     NotSupported(String),
 }
 
-/// Compares the frames that left with the expected one. Errors that the router sends in its own name
-/// do not count: other cases are about these.
-pub fn judge(node: &Node, case: &Case, mut found: Vec<Output>) -> Finding {
-    found.retain(|(_, frame)| !is_own_error(node, frame));
+/// Compares the frames that left with the expected ones, and the router's own ICMP messages with
+/// the expected one if the case is about that.
+pub fn judge(node: &Node, case: &Case, found: &[Output]) -> Finding {
+    let of_node = |(_, frame): &Output| is_own_error(node, frame);
+    let (own, found): (Vec<Output>, Vec<_>) = found.iter().cloned().partition(of_node);
+    let wrong = judge_frames(case, &found).or_else(|| judge_answer(case, &own));
+    wrong.map_or(Finding::Pass, Finding::Fail)
+}
+
+/// Difference between the frames and the expected ones, if there is one.
+fn judge_frames(case: &Case, found: &[Output]) -> Option<String> {
+    if !case.fragments.is_empty() {
+        let ports = |frames: &[Output]| -> Vec<String> {
+            let mut ports: Vec<_> = frames.iter().map(|(port, _)| port.clone()).collect();
+            ports.dedup();
+            ports
+        };
+        let packet = |frames: &[Output]| reassemble(frames.iter().map(|(_, frame)| frame));
+        let same =
+            ports(found) == ports(&case.fragments) && packet(found) == packet(&case.fragments);
+        return (!same).then(|| in_words(&case.fragments, found, "; "));
+    }
     let ways = match (&case.expect, &case.linux) {
         // Each engine hashes in its own way.
         (Expect::Forward { .. }, Linux::OneOf(ways)) => ways.clone(),
         (Expect::Forward { port, frame }, _) => vec![(port.clone(), frame.clone())],
         _ => vec![],
     };
-    let right = match &found[..] {
+    let right = match found {
         [] => ways.is_empty(),
         [(port, frame)] => ways
             .iter()
             .any(|(to, expected)| port == to && same(case, expected, frame)),
         _ => false,
     };
-    if right {
-        return Finding::Pass;
-    }
-    Finding::Fail(in_words(&ways, &found))
+    (!right).then(|| in_words(&ways, found, " or "))
 }
 
-fn in_words(ways: &[Output], found: &[Output]) -> String {
-    let list = |frames: &[Output]| match frames {
-        [] => "no frame".to_owned(),
-        frames => {
-            let one = |(port, frame): &Output| format!("by {port}: {}", plain(frame));
-            frames.iter().map(one).collect::<Vec<_>>().join("; ")
+/// Difference between the messages of the router to the sender and the expected one. Its source address is compared where
+/// the case has one, otherwise it is the router's to choose.
+fn judge_answer(case: &Case, own: &[Output]) -> Option<String> {
+    let right = match case.answer.as_ref()? {
+        Answer::Silence => own.is_empty(),
+        Answer::Message { to, from, message } => {
+            matches!(own, [(_, frame)] if read(frame).is_some_and(|(source, destination, found)| {
+                let source_fits = from.is_none_or(|from| source == IpAddr::from(from));
+                source_fits && destination == *to && found == *message
+            }))
         }
     };
-    let mut text = format!("expected {}\nfound {}\n", list(ways), list(found));
-    if let ([(_, expected)], [(_, found)]) = (ways, found) {
+    let expected = match case.answer.as_ref()? {
+        Answer::Silence => "no ICMP message".to_owned(),
+        Answer::Message { to, message, .. } => {
+            format!("the ICMP message {} to {to}", plain(message))
+        }
+    };
+    (!right).then(|| format!("expected {expected}\nfound {}\n", list(own, "; ")))
+}
+
+/// Source, destination and ICMP message of a packet, for ICMPv6 with checksum 0.
+fn read(frame: &[u8]) -> Option<(IpAddr, IpAddr, Vec<u8>)> {
+    let mut ends = None;
+    for layer in Headers::frame(frame) {
+        match layer.header {
+            Header::Ipv6(ip) => ends = Some((ip.source().into(), ip.destination().into())),
+            Header::Ipv4(ip) => ends = Some((ip.source().into(), ip.destination().into())),
+            Header::Icmpv4(_) => {
+                let (from, to) = ends?;
+                return Some((from, to, frame[layer.offset..].to_vec()));
+            }
+            Header::Icmpv6(_) => {
+                let (from, to) = ends?;
+                let mut message = frame[layer.offset..].to_vec();
+                message.get_mut(2..4)?.fill(0);
+                return Some((from, to, message));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Frames and their ports.
+fn list(frames: &[Output], between: &str) -> String {
+    let one = |(port, frame): &Output| format!("by {port}: {}", plain(frame));
+    match frames {
+        [] => "no frame".to_owned(),
+        frames => frames.iter().map(one).collect::<Vec<_>>().join(between),
+    }
+}
+
+fn in_words(expected: &[Output], found: &[Output], between: &str) -> String {
+    let wanted = list(expected, between);
+    let mut text = format!("expected {wanted}\nfound {}\n", list(found, "; "));
+    if let ([(_, expected)], [(_, found)]) = (expected, found) {
         text.push_str(&diff(expected, found));
     }
     text
@@ -110,7 +175,7 @@ fn source(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Whether the frame has an ICMP message from an address of the router, or a link-local one.
+/// Whether the frame has an ICMP message from an address or a SID of the router, or a link-local one.
 fn is_own_error(node: &Node, frame: &[u8]) -> bool {
     let Some(source) = source(frame) else {
         return false;
@@ -124,8 +189,20 @@ fn is_own_error(node: &Node, frame: &[u8]) -> bool {
     };
     let addresses = node.ports.iter().flat_map(|(_, port)| &port.addresses);
     let mut own = addresses.filter_map(|it| it.split('/').next()?.parse::<IpAddr>().ok());
+    let sids = node.routes.iter().filter(|line| line.contains("seg6local"));
+    let mut sids = sids.filter_map(|line| prefix_of(line));
     let is_link_local = matches!(source, IpAddr::V6(it) if it.is_unicast_link_local());
     // RFC 7600: a router without an IPv4 address.
     let dummy = source == IpAddr::from([192, 0, 0, 8]);
-    is_icmp && (is_link_local || dummy || own.any(|it| it == source))
+    let of_node = own.any(|it| it == source) || sids.any(|sid| sid.contains(&source));
+    is_icmp && (is_link_local || dummy || of_node)
+}
+
+/// Prefix of a route as in `ip route add`.
+pub fn prefix_of(line: &str) -> Option<IpNet> {
+    let mut words = line.split_whitespace();
+    let types = ["blackhole", "unreachable", "prohibit", "throw"];
+    let word = words.find(|word| !types.contains(word))?;
+    let host = || word.parse::<IpAddr>().ok().map(IpNet::from);
+    word.parse().ok().or_else(host)
 }

@@ -4,6 +4,7 @@
 //! each file, the router is built in a namespace, the engine takes over its ports ([`plane`]), and
 //! each packet is sent and what leaves is compared ([`judge`]). [`results`] counts by clause.
 
+pub mod fragments;
 pub mod judge;
 pub mod page;
 pub mod plane;
@@ -12,8 +13,8 @@ pub mod results;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sidestep_testkit::linux::{Sut, on_one_cpu};
-use sidestep_testkit::vectors::{Case, Expect, Node, VectorFile};
+use sidestep_testkit::linux::{Output, Sut, on_one_cpu};
+use sidestep_testkit::vectors::{Answer, Case, Expect, Node, VectorFile};
 use sidestep_testkit::{Error, Napi};
 use sidestep_wire::Ethernet;
 
@@ -33,6 +34,10 @@ pub struct Options {
 /// Time for a packet through an engine in the kernel, where no marker can follow it.
 const SHORTLY: Duration = Duration::from_millis(20);
 
+/// LIMIT: time for an expected message or fragment, which a part of the engine outside the kernel may
+/// send.
+const BEHIND: Duration = Duration::from_millis(300);
+
 /// Whether a case is about the engine, and its frames fit the link. A packet that the expected
 /// router leaves to its operating system says nothing about another one.
 fn is_asked(node: &Node, case: &Case) -> bool {
@@ -42,9 +47,8 @@ fn is_asked(node: &Node, case: &Case) -> bool {
         found.is_some_and(|(_, port)| frame.len() <= port.mtu as usize + Ethernet::LENGTH)
     };
     let mut earlier = case.earlier.iter();
-    !matches!(case.expect, Expect::Kernel(_))
-        && fits(&case.port, &case.frame)
-        && earlier.all(|(port, frame)| fits(port, frame))
+    let is_punted = matches!(case.expect, Expect::Kernel(_)) && case.fragments.is_empty();
+    !is_punted && fits(&case.port, &case.frame) && earlier.all(|(port, frame)| fits(port, frame))
 }
 
 /// Runs the cases of these files. `told` is called after each file with its number of cases.
@@ -92,6 +96,7 @@ fn of_file(
 ) -> Result<Vec<Outcome>, Error> {
     let outcome = |case: &Case, finding| Outcome::new(&file.group, case, finding);
     let sut = Sut::build(&file.node)?;
+    sut.reach_senders(&file.node)?;
     // The receivers of XDP redirects.
     let ports = file.node.ports.iter();
     let ports = ports.filter(|(_, port)| port.vlan.is_none());
@@ -120,8 +125,27 @@ fn of_file(
         for (port, frame) in &case.earlier {
             exchange(port, frame)?;
         }
-        let found = exchange(&case.port, &case.frame)?;
-        Ok(outcome(case, judge(&file.node, case, found)))
+        let mut found = exchange(&case.port, &case.frame)?;
+        match case.answer {
+            Some(Answer::Silence) => found.extend(sut.more_within(SHORTLY, |_| false)?),
+            Some(Answer::Message { .. }) => more(&sut, case, &file.node, &mut found)?,
+            None if !case.fragments.is_empty() => more(&sut, case, &file.node, &mut found)?,
+            None => {}
+        }
+        Ok(outcome(case, judge(&file.node, case, &found)))
     };
     cases.iter().map(ask).collect()
+}
+
+/// Waits until what left is right.
+fn more(sut: &Sut, case: &Case, node: &Node, found: &mut Vec<Output>) -> Result<(), Error> {
+    let so_far = found.clone();
+    let is_right = |later: &[Output]| {
+        let all = [&so_far, later].concat();
+        judge(node, case, &all) == Finding::Pass
+    };
+    if !is_right(&[]) {
+        found.extend(sut.more_within(BEHIND, is_right)?);
+    }
+    Ok(())
 }

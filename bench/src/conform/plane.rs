@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sidestep_testkit::Error;
 use sidestep_testkit::linux::Sut;
 use sidestep_testkit::vectors::{Case, Linux, Node, VectorFile};
 
+use super::judge::prefix_of;
 use crate::engine::exec::{self, output};
 use crate::engine::product::Sidestep;
 
@@ -60,14 +60,8 @@ impl Up {
     /// Why it cannot process this frame: it lacks the route of its destination.
     pub fn lacks(&self, node: &Node, frame: &[u8]) -> Option<String> {
         let destination = destination(frame)?;
-        let prefix = |line: &str| -> Option<IpNet> {
-            let mut words = line.split_whitespace();
-            let types = ["blackhole", "unreachable", "prohibit", "throw"];
-            let word = words.find(|word| !types.contains(word))?;
-            word.parse().ok()
-        };
-        let covers = |line: &&String| prefix(line).is_some_and(|it| it.contains(&destination));
-        let longest = |line: &&String| prefix(line).map_or(0, |it| it.prefix_len());
+        let covers = |line: &&String| prefix_of(line).is_some_and(|it| it.contains(&destination));
+        let longest = |line: &&String| prefix_of(line).map_or(0, |it| it.prefix_len());
         let route = node.routes.iter().filter(covers).max_by_key(longest)?;
         let mut all = self.unsupported.iter();
         all.find(|(line, _)| line == route)
@@ -204,6 +198,9 @@ pub struct Commands {
     /// Prints lines `name: value` about the engine.
     #[serde(default)]
     pub info: Option<String>,
+    /// Whether it forwards in the kernel, before the frame that follows: no packet needs time.
+    #[serde(default)]
+    pub in_kernel: bool,
 }
 
 fn shell(command: &str, with: &[(&'static str, String)]) -> Command {

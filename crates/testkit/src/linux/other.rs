@@ -26,17 +26,29 @@ impl Sut {
             port.tester.drain()?;
         }
         ingress.tester.send(frame)?;
+        self.more_within(patience, |_| false)
+    }
+
+    /// Returns the frames that leave within this time, or until they are enough.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub fn more_within(
+        &self,
+        patience: Duration,
+        is_enough: impl Fn(&[Output]) -> bool,
+    ) -> Result<Vec<Output>, Error> {
         let until = Instant::now() + patience;
         let mut outputs = Vec::new();
-        while Instant::now() < until {
+        while Instant::now() < until && !is_enough(&outputs) {
             thread::sleep(Duration::from_millis(1));
             for port in &self.ports {
                 while let Some(frame) = port.tester.receive_now()? {
                     outputs.push((port.name.clone(), frame));
                 }
             }
+            outputs.retain(|output| !self.is_own_noise(output));
         }
-        outputs.retain(|output| !self.is_own_noise(output));
         Ok(outputs)
     }
 
