@@ -296,10 +296,14 @@ enum sidestep_flow_label {
 struct sidestep_policy {
 	/* bytes of .header: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; 40 more with an HMAC TLV */
 	__u16 length;
-	__u8 kind;                       /* enum sidestep_policy_kind */
-	__u8 flow_label;                 /* enum sidestep_flow_label */
-	sidestep_adjacency_id adjacency; /* of the first segment; 0: look it up in .view */
-	sidestep_view_id view;           /* FIB view of the first segment; 0: that of the port */
+	__u8 kind;       /* enum sidestep_policy_kind */
+	__u8 flow_label; /* enum sidestep_flow_label */
+	/*
+	 * Path: adjacency of the first segment; 0: look it up in .view. One store of the first 8
+	 * bytes changes it for all routes with this policy.
+	 */
+	sidestep_adjacency_id adjacency;
+	sidestep_view_id view; /* FIB view of the first segment; 0: that of the port */
 	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
 	sidestep_key_slot hmac_key;
 	__u8 first[16];                   /* first segment: the new destination address */

@@ -11,9 +11,10 @@
 SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 {
 	const struct sidestep_adjacency *adjacency;
+	const struct sidestep_policy *policy;
 	const struct sidestep_route *route;
+	__u32 index, hop;
 	const __u8 *ip;
-	__u32 index;
 
 	if (!p)
 		return punt(unsupported);
@@ -30,7 +31,12 @@ SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 		return punt(reverse_path);
 	if (!(p->port_flags & SIDESTEP_PORT_RPF_STRICT))
 		return VERDICT_CONTINUE;
-	adjacency = env_adjacency(e, route->adjacency);
+	hop = route->adjacency;
+	if (route->action == SIDESTEP_ROUTE_HEADEND) {
+		policy = env_policy(e, route->policy);
+		hop = policy ? policy->adjacency : 0;
+	}
+	adjacency = env_adjacency(e, hop);
 	return adjacency && adjacency->ifindex == env_ifindex(e) ? VERDICT_CONTINUE :
 								   punt(reverse_path);
 }

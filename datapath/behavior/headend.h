@@ -13,6 +13,7 @@
 INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const struct sidestep_policy *policy = env_policy(e, r->policy);
+	__u32 path;
 
 	/* Not a headend's record, for example a group within a group. */
 	if (!r->policy || !policy)
@@ -49,7 +50,9 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	env_trace(e, SIDESTEP_TRACE_PUSH, r->policy, policy->length, p->destination);
 	p->taken |= TAKEN_HEADEND;
 	p->view = policy->view ? policy->view : p->view6;
-	return policy->adjacency ? forward(policy->adjacency) : lookup();
+	/* Read once: the path may change meanwhile. */
+	path = *(const volatile __u32 *)&policy->adjacency;
+	return path ? forward(path) : lookup();
 }
 
 #endif

@@ -60,8 +60,8 @@ pub(crate) use record_tables;
 macro_rules! define_image {
     ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
         /// Content of every table. Records are keyed by their index, which is never 0. An index
-        /// keeps its meaning while it is in use, except for the first 8 bytes of an adjacency (see
-        /// `datapath/abi.h`).
+        /// keeps its meaning while it is in use, except for the first 8 bytes of an adjacency and the
+        /// path of a policy (see `datapath/abi.h`).
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Image {
             /// Ports by interface index. The slot in the map is the index modulo `SIDESTEP_PORTS`.

@@ -8,6 +8,7 @@ use sidestep_model::route::{Family, Route, RouteKind};
 
 use super::entries::{CompiledRoute, CompiledTables};
 use super::kept::KeptLists;
+use super::lookups::Dependent;
 use super::resolver::{Candidate, by_dscp};
 use super::routes::RouteCompiler;
 use super::tables::{Entry, EntryKey, Prefix, Winner};
@@ -57,7 +58,8 @@ impl ViewBuilder<'_> {
 
     /// Compiles an entry again and returns whether it has changed.
     pub(super) fn rebuild_entry(&mut self, key: EntryKey) -> bool {
-        self.routes.resolver.lookups.forget(&key);
+        let lookups = &mut self.routes.resolver.lookups;
+        lookups.forget(&Dependent::Entry(key));
         let entry = self.entry(key);
         let table = self.tables.entries.entry(key.table()).or_default();
         let before = if entry.is_empty() {
@@ -90,7 +92,7 @@ impl ViewBuilder<'_> {
 
     /// Compiles an entry. It is empty if the table has no route for exactly this prefix.
     fn entry(&mut self, key: EntryKey) -> Entry<CompiledRoute> {
-        self.routes.entry = Some(key);
+        self.routes.dependent = Some(Dependent::Entry(key));
         let mut entry = Entry::default();
         let candidates = self.routes.resolver.routes(self.routes.node, &key);
         for Candidate {

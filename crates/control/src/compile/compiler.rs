@@ -51,7 +51,7 @@ impl PassState {
                 resolver: self.resolver,
                 views: self.views,
                 hmac_keys: self.hmac_keys,
-                entry: None,
+                dependent: None,
             },
             tables: self.tables,
             kept: self.kept,

@@ -9,8 +9,10 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_group, sidestep_route,
 };
 use sidestep_datapath::{AdjacencyId, GroupId, RouteId, ViewId};
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{NextHop, Route, RouteKind};
 
+use super::allocator::TableFull;
 use super::error::{Skip, unsupported};
 use super::keys::{GroupKey, Via};
 use super::lookups::Resolution;
@@ -80,25 +82,7 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// Resolves an address with each of these rule chains, for packets from `source` or from any
-    /// source. The result depends on the packet if the chains differ in it.
-    pub(super) fn resolve_next_hop(
-        &mut self,
-        all: &[Arc<Chains>],
-        address: IpAddr,
-        source: Option<IpAddr>,
-    ) -> Result<NextHopResolution, Skip> {
-        let all = all.iter();
-        let mut resolutions: BTreeSet<Resolution> = all
-            .map(|chains| self.resolve(chains, address, source))
-            .collect();
-        match (resolutions.len(), resolutions.pop_first()) {
-            (1, Some(resolution)) => self.hops_of(resolution, address),
-            _ => Ok(NextHopResolution::Depends),
-        }
-    }
-
-    /// Resolves an address with rule chains, and records that the current entry depends on it.
+    /// Resolves an address with rule chains, and records the dependency of the current entry or path.
     pub(super) fn resolve(
         &mut self,
         chains: &Chains,
@@ -106,9 +90,9 @@ impl RouteCompiler<'_> {
         source: Option<IpAddr>,
     ) -> Resolution {
         let resolution = self.resolver.resolve(chains, address, source);
-        if let Some(entry) = self.entry {
-            let resolved = &mut self.resolver.lookups;
-            resolved.note(entry, chains, (address, source), resolution);
+        if let Some(dependent) = self.dependent {
+            let lookups = &mut self.resolver.lookups;
+            lookups.note(dependent, chains, (address, source), resolution);
         }
         resolution
     }
@@ -119,29 +103,17 @@ impl RouteCompiler<'_> {
         resolution: Resolution,
         address: IpAddr,
     ) -> Result<NextHopResolution, Skip> {
-        let node = self.node;
         let route = match resolution {
-            Resolution::Route(key) => &node.routes[&key],
+            Resolution::Route(key) => &self.node.routes[&key],
             Resolution::NoRoute => return Ok(NextHopResolution::NoRoute),
             Resolution::Depends => return Ok(NextHopResolution::Depends),
         };
-        let hops = alive(&route.next_hops);
-        let plain = |hop: &&NextHop| {
-            let link = hop.dev.and_then(|dev| node.links.get(&dev));
-            hop.encap.is_none() && link.is_some_and(|link| routes::is_ethernet(&link.kind))
-        };
-        if route.kind != RouteKind::Unicast
-            || route.key.tos != 0
-            || hops.is_empty()
-            || !hops.iter().all(plain)
-        {
+        let Some(hops) = plain_hops(self.node, route) else {
             return Ok(NextHopResolution::NotPlain);
-        }
+        };
         let mut members = Vec::new();
-        for hop in &hops {
-            let Some(dev) = hop.dev else {
-                return Ok(NextHopResolution::NotPlain);
-            };
+        for (hop, dev) in &hops {
+            let dev = *dev;
             let adjacency =
                 self.store
                     .adjacency(dev, Via::Address(hop.via.unwrap_or(address)), route.mtu)?;
@@ -157,6 +129,44 @@ impl RouteCompiler<'_> {
         Ok(NextHopResolution::Hop(ResolvedHop::Group(
             self.group(&members)?,
         )))
+    }
+
+    /// Returns the adjacency toward an address, if each of these rule chains leads to the same one.
+    pub(super) fn only_adjacency(
+        &mut self,
+        all: &[Arc<Chains>],
+        address: IpAddr,
+        source: Option<IpAddr>,
+    ) -> Result<Option<AdjacencyId>, TableFull> {
+        let all = all.iter();
+        let resolutions: BTreeSet<Resolution> = all
+            .map(|chains| self.resolve(chains, address, source))
+            .collect();
+        let only = resolutions.first().filter(|_| resolutions.len() == 1);
+        let Some(Resolution::Route(key)) = only else {
+            return Ok(None);
+        };
+        let route = &self.node.routes[key];
+        let hops = plain_hops(self.node, route).unwrap_or_default();
+        let [(hop, dev)] = &hops[..] else {
+            return Ok(None);
+        };
+        let via = Via::Address(hop.via.unwrap_or(address));
+        self.known_adjacency(*dev, via, route.mtu)
+    }
+
+    /// Returns an adjacency; none if its device does not exist.
+    pub(super) fn known_adjacency(
+        &mut self,
+        dev: IfIndex,
+        via: Via,
+        mtu: Option<u32>,
+    ) -> Result<Option<AdjacencyId>, TableFull> {
+        match self.store.adjacency(dev, via, mtu) {
+            Ok(adjacency) => Ok(Some(adjacency)),
+            Err(Skip::Unsupported { .. }) => Ok(None),
+            Err(Skip::Full(full)) => Err(full),
+        }
     }
 
     /// Returns the index of a record that only a group refers to.
@@ -208,4 +218,19 @@ impl RouteCompiler<'_> {
         self.store.put_group(index, &content, slots);
         Ok(index)
     }
+}
+
+/// Returns the next hops of a route that only forwards, with their devices, and at least one.
+fn plain_hops<'a>(node: &Node, route: &'a Route) -> Option<Vec<(&'a NextHop, IfIndex)>> {
+    if route.kind != RouteKind::Unicast || route.key.tos != 0 {
+        return None;
+    }
+    let hops = alive(&route.next_hops).into_iter();
+    let plain = |hop: &'a NextHop| {
+        let dev = hop.dev.filter(|_| hop.encap.is_none())?;
+        let link = node.links.get(&dev)?;
+        routes::is_ethernet(&link.kind).then_some((hop, dev))
+    };
+    let hops: Vec<_> = hops.map(plain).collect::<Option<_>>()?;
+    (!hops.is_empty()).then_some(hops)
 }

@@ -6,19 +6,20 @@ use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
     SIDESTEP_ROUTE_HEADEND, sidestep_route,
 };
-use sidestep_datapath::{AdjacencyId, KeySlot, ViewId};
+use sidestep_datapath::{AdjacencyId, KeySlot, PolicyId, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::TableId;
 use sidestep_model::policy::OnlyNextHop;
 use sidestep_model::route::{Family, NextHop};
 use sidestep_model::source;
 
+use super::allocator::TableFull;
 use super::chain::Chain;
 use super::error::{Skip, unsupported};
-use super::group::{NextHopResolution, ResolvedHop};
 use super::header;
 use super::index::PolicyInfo;
 use super::keys::{PolicyKey, Via};
+use super::lookups::Dependent;
 use super::record::record;
 use super::routes::RouteCompiler;
 use super::rules::{self, Chains};
@@ -69,41 +70,7 @@ impl RouteCompiler<'_> {
         let Some(source) = source else {
             return unsupported("no IPv6 address to be the source (see `ip sr tunsrc`)");
         };
-        let lookup = match encap.lookup {
-            Some(table) => Some(Chain::table(Family::V6, table)),
-            None if self.node.settings.encap_lookup_main => {
-                Some(rules::of_table(self.node, Family::V6, TableId::MAIN))
-            }
-            None => None,
-        };
-        let of_ports = self.resolver.of_ports(Family::V6);
-        let of_lookup: [Arc<Chains>; 1];
-        let chains = match &lookup {
-            Some(chain) => {
-                of_lookup = [Arc::new(chain.clone().into())];
-                &of_lookup[..]
-            }
-            None if of_ports.distinct.len() <= PORT_CHAINS_MAX => &of_ports.distinct,
-            // The packet path looks the outer header up.
-            None => &[],
-        };
-        // A packet with an inserted SRH keeps its source.
-        let from = (!encap.mode.inserts()).then_some(source.into());
-        let resolution = match (chains, alone) {
-            ([_], Some(OnlyNextHop { dev, via, mtu })) => {
-                let adjacency = self.store.adjacency(dev, Via::Address(via), mtu)?;
-                NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency))
-            }
-            (chains, None) => self.resolve_next_hop(chains, first.into(), from)?,
-            (_, Some(_)) => NextHopResolution::Depends,
-        };
-        // With several next hops, the packet path looks up the outer header, whose flow selects
-        // one.
-        let adjacency = match resolution {
-            NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency)) => adjacency,
-            _ => AdjacencyId::NONE,
-        };
-        let view = match lookup {
+        let view = match self.lookup(encap) {
             Some(chain) => self.views.view(&mut self.store, chain)?,
             None => ViewId::NONE,
         };
@@ -114,26 +81,83 @@ impl RouteCompiler<'_> {
             source,
             hop_limit,
             flow_label: label,
-            adjacency,
+            alone,
             view,
             hmac_key: slot,
         };
         let policy = self.store.indices.policies.index_of(&key)?;
+        let to_policy = sidestep_route {
+            policy: policy.0,
+            ..record(SIDESTEP_ROUTE_HEADEND)
+        };
+        // Many routes share the record, and its path follows the lookups that it depends on.
+        if self.store.out.image.policies.contains_key(&policy) {
+            return Ok(to_policy);
+        }
         let mut content = header::policy(encap, source, hop_limit, signer.as_ref());
         content.hmac_key = slot;
         content.flow_label = label;
-        content.adjacency = adjacency;
+        content.adjacency = self.path(policy, &key)?;
         content.view = view;
         let info = PolicyInfo {
             encap: encap.clone(),
             source,
         };
         self.store.put_policy(policy, &content, info);
-        Ok(sidestep_route {
-            policy: policy.0,
-            adjacency,
-            ..record(SIDESTEP_ROUTE_HEADEND)
-        })
+        Ok(to_policy)
+    }
+
+    /// Returns the tables in which the first segment is looked up, if not those of the ingress port.
+    fn lookup(&self, encap: &Seg6Encap) -> Option<Chain> {
+        match encap.lookup {
+            Some(table) => Some(Chain::table(Family::V6, table)),
+            None if self.node.settings.encap_lookup_main => {
+                Some(rules::of_table(self.node, Family::V6, TableId::MAIN))
+            }
+            None => None,
+        }
+    }
+
+    /// Returns the path of a segment list: the adjacency of its first segment. It is
+    /// none if there are several next hops, or if the ports differ in it. The packet path then looks up the outer
+    /// header, whose flow selects a next hop.
+    fn path(&mut self, policy: PolicyId, key: &PolicyKey) -> Result<AdjacencyId, TableFull> {
+        let of_ports = self.resolver.of_ports(Family::V6);
+        let of_lookup: [Arc<Chains>; 1];
+        let chains = match self.lookup(&key.encap) {
+            Some(chain) => {
+                of_lookup = [Arc::new(chain.into())];
+                &of_lookup[..]
+            }
+            None if of_ports.distinct.len() <= PORT_CHAINS_MAX => &of_ports.distinct,
+            None => &[],
+        };
+        // A packet with an inserted SRH keeps its source.
+        let from = (!key.encap.mode.inserts()).then_some(key.source.into());
+        let dependent = Dependent::Policy(policy);
+        self.resolver.lookups.forget(&dependent);
+        let outer = self.dependent.replace(dependent);
+        let path = match (chains, key.alone) {
+            ([_], Some(OnlyNextHop { dev, via, mtu })) => {
+                self.known_adjacency(dev, Via::Address(via), mtu)
+            }
+            (_, Some(_)) => Ok(None),
+            (chains, None) => self.only_adjacency(chains, key.encap.segments[0].into(), from),
+        };
+        self.dependent = outer;
+        Ok(path?.unwrap_or(AdjacencyId::NONE))
+    }
+
+    /// Updates the path of a segment list, after a lookup that it depends on has another result.
+    pub(super) fn update_path(&mut self, policy: PolicyId) -> Result<(), TableFull> {
+        let key = self.store.indices.policies.key(policy).cloned();
+        let Some(key) = key.filter(|_| self.store.out.image.policies.contains_key(&policy)) else {
+            self.resolver.lookups.forget(&Dependent::Policy(policy));
+            return Ok(());
+        };
+        let adjacency = self.path(policy, &key)?;
+        self.store.set_path(policy, adjacency);
+        Ok(())
     }
 
     /// Returns the outer hop limit: that of the egress, otherwise 64.

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_datapath::abi::sidestep_route;
-use sidestep_datapath::{AdjacencyId, KeySlot, RouteId, ViewId};
+use sidestep_datapath::{KeySlot, RouteId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, Mac};
+use sidestep_model::policy::OnlyNextHop;
 use sidestep_model::route::{Family, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
@@ -76,8 +77,8 @@ pub(super) struct PolicyKey {
     pub hop_limit: u8,
     /// Flow label mode (`SIDESTEP_FLOW_LABEL_*`).
     pub flow_label: u8,
-    /// Adjacency toward the first segment, if it is known in advance.
-    pub adjacency: AdjacencyId,
+    /// The only next hop toward the first segment, if an SR policy determines it.
+    pub alone: Option<OnlyNextHop>,
     /// View in which the first segment is looked up, if not the ingress port's.
     pub view: ViewId,
     /// HMAC key that signs the SRH.

@@ -1,9 +1,10 @@
-//! Lookups that entries depend on: addresses of first segments and of cross-connects, with the
-//! route that each resolved to.
+//! Lookups of first segments and of next hops of cross-connects: the route that each resolved to,
+//! and the records that depend on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use sidestep_datapath::PolicyId;
 use sidestep_model::route::RouteKey;
 
 use super::rules::Chains;
@@ -42,25 +43,34 @@ impl Question {
     }
 }
 
-/// Lookups, and the entries that depend on them.
+/// An object that depends on a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dependent {
+    /// The entry of a table, which is compiled again.
+    Entry(EntryKey),
+    /// The path of a segment list, which many entries share.
+    Policy(PolicyId),
+}
+
+/// Lookups, and what depends on them.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     chains: Vec<Chains>,
     questions: BTreeMap<Question, Answer>,
-    by_entry: BTreeMap<EntryKey, BTreeSet<Question>>,
+    by_dependent: BTreeMap<Dependent, BTreeSet<Question>>,
 }
 
 #[derive(Debug, Default)]
 struct Answer {
     resolution: Resolution,
-    entries: BTreeSet<EntryKey>,
+    dependents: BTreeSet<Dependent>,
 }
 
 impl Lookups {
-    /// Records a lookup for an entry.
+    /// Records a lookup.
     pub fn note(
         &mut self,
-        entry: EntryKey,
+        dependent: Dependent,
         chains: &Chains,
         (address, source): (IpAddr, Option<IpAddr>),
         resolution: Resolution,
@@ -77,28 +87,29 @@ impl Lookups {
         };
         let answer = self.questions.entry(question).or_default();
         answer.resolution = resolution;
-        answer.entries.insert(entry);
-        self.by_entry.entry(entry).or_default().insert(question);
+        answer.dependents.insert(dependent);
+        let questions = self.by_dependent.entry(dependent).or_default();
+        questions.insert(question);
     }
 
-    /// Removes the lookups of an entry that is rebuilt or removed.
-    pub fn forget(&mut self, entry: &EntryKey) {
-        for question in self.by_entry.remove(entry).unwrap_or_default() {
+    /// Removes the lookups of an entry or a path.
+    pub fn forget(&mut self, dependent: &Dependent) {
+        for question in self.by_dependent.remove(dependent).unwrap_or_default() {
             if let Some(answer) = self.questions.get_mut(&question) {
-                answer.entries.remove(entry);
-                if answer.entries.is_empty() {
+                answer.dependents.remove(dependent);
+                if answer.dependents.is_empty() {
                     self.questions.remove(&question);
                 }
             }
         }
     }
 
-    /// Adds the entries whose lookups have another result after the change of an entry.
+    /// Adds the entries and paths whose lookups have another result after the change of an entry.
     pub fn affected(
         &self,
         changed: &EntryKey,
         resolve: impl Fn(&Chains, IpAddr, Option<IpAddr>) -> Resolution,
-        into: &mut BTreeSet<EntryKey>,
+        into: &mut BTreeSet<Dependent>,
     ) {
         let Some((first, last)) = changed.addresses() else {
             return;
@@ -114,7 +125,7 @@ impl Lookups {
             if resolution != answer.resolution
                 || matches!(&resolution, Resolution::Route(key) if is_changed(key))
             {
-                into.extend(answer.entries.iter().copied());
+                into.extend(answer.dependents.iter().copied());
             }
         }
     }

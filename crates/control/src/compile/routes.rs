@@ -16,11 +16,11 @@ use super::error::{Skip, unsupported};
 use super::headend::Headend;
 use super::index::Counted;
 use super::keys::Via;
+use super::lookups::Dependent;
 use super::record::{punt, record};
 use super::resolver::Resolver;
 use super::share::alive;
 use super::store::RecordStore;
-use super::tables::EntryKey;
 use super::view_set::ViewSet;
 
 /// Compiles routes to records. The behaviors, headends, groups, policies and SR proxies have files
@@ -32,8 +32,8 @@ pub(super) struct RouteCompiler<'a> {
     pub views: ViewSet,
     /// HMAC keys by HMAC Key ID.
     pub hmac_keys: BTreeMap<u32, KeySlot>,
-    /// Entry that is being compiled, for the lookups that it depends on.
-    pub entry: Option<EntryKey>,
+    /// Current entry or path, which depends on the lookups.
+    pub dependent: Option<Dependent>,
 }
 
 /// The record of a route.

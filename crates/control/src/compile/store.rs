@@ -171,6 +171,22 @@ impl<'a> RecordStore<'a> {
             .set(|it| &mut it.policies, infos, index, Some(info));
     }
 
+    /// Sets the path of a policy.
+    pub fn set_path(&mut self, index: PolicyId, adjacency: AdjacencyId) {
+        let Some(&before) = self.out.image.policies.get(&index) else {
+            return;
+        };
+        self.indices.adjacencies.acquire(adjacency);
+        self.indices.adjacencies.release(before.adjacency);
+        let after = sidestep_policy {
+            adjacency,
+            ..before
+        };
+        let image = &mut self.out.image.policies;
+        self.log
+            .set(|it| &mut it.delta.policies, image, index, Some(after));
+    }
+
     pub fn drop_policy(&mut self, index: PolicyId) {
         let Some(&content) = self.out.image.policies.get(&index) else {
             return;

@@ -1,8 +1,8 @@
 //! Incremental compilation: rebuilds what depends on a change and keeps everything else.
 //!
-//! An entry of a table depends on the route of its prefix. If it was compiled for an address (a
-//! first segment, the next hop of a cross-connect), it also depends on the route of that address
-//! (`lookups.rs`). A host entry depends on the neighbor and on the covering route. A prefix of a
+//! An entry of a table depends on the route of its prefix. The entry of a cross-connect also depends
+//! on the route of its next hop, and the path of a segment list on the route of its first segment
+//! (`lookups.rs`). Entries do not depend on the paths of their segment lists. A host entry depends on the neighbor and on the covering route. A prefix of a
 //! view depends on the covering entries of the merged tables. An adjacency depends only on
 //! neighbors.
 //!
@@ -24,6 +24,7 @@ use super::entries::CompiledRoute;
 use super::error::CompileError;
 use super::index::RouteInfo;
 use super::keys::{AdjacencyKey, Via, ViewKey};
+use super::lookups::Dependent;
 use super::record::is_proxy;
 use super::rules::Chains;
 use super::service::is_proxy_route;
@@ -63,18 +64,27 @@ impl ViewBuilder<'_> {
         neighbors: &[(IfIndex, IpAddr)],
     ) -> Result<(), NeedsFullCompile> {
         let changed = self.choose_winners(routes)?;
-        let mut dirty = BTreeSet::new();
+        let (mut dirty, mut dependents) = (BTreeSet::new(), BTreeSet::new());
         for entry in &changed {
             dirty.insert(*entry);
             dirty.extend(self.routes.resolver.neighbors_in(entry));
             let resolver = &self.routes.resolver;
             let resolve =
                 |chains: &Chains, address, source| resolver.resolve(chains, address, source);
-            resolver.lookups.affected(entry, resolve, &mut dirty);
+            resolver.lookups.affected(entry, resolve, &mut dependents);
             dirty.extend(self.routes.depending_on(entry));
         }
         for &(dev, address) in neighbors {
             self.neighbor(dev, address, &mut dirty)?;
+        }
+        for dependent in dependents {
+            match dependent {
+                Dependent::Entry(entry) => _ = dirty.insert(entry),
+                Dependent::Policy(policy) => {
+                    let updated = self.routes.update_path(policy);
+                    updated.map_err(|_| NeedsFullCompile::Full)?;
+                }
+            }
         }
         if dirty.iter().any(|entry| self.is_proxy(entry)) {
             return Err(NeedsFullCompile::Proxy);

@@ -13,6 +13,7 @@ use super::chain::{Chain, RuleEffect};
 use super::entries::CompiledRoute;
 use super::error::CompileError;
 use super::keys::ViewKey;
+use super::lookups::Dependent;
 use super::merge::MergedRoute;
 use super::tables::{Entry, EntryKey, Prefix, Routing, Table};
 
@@ -194,7 +195,8 @@ impl ViewBuilder<'_> {
                 self.routes.store.abandon_views(compiled.route());
                 self.vacated.push((key, compiled.route()));
             }
-            self.routes.resolver.lookups.forget(&key);
+            let lookups = &mut self.routes.resolver.lookups;
+            lookups.forget(&Dependent::Entry(key));
             let winners = self.routes.resolver.winners.get(&(family, table));
             let winners = winners.and_then(|it| it.get(prefix)).cloned();
             for (_, winner) in winners.iter().flat_map(Entry::iter) {

@@ -50,8 +50,11 @@ impl Suspended {
         };
         for route in compiled.image.routes.values() {
             if u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0 {
+                let policy = route.policy_id();
+                let path = compiled.image.policies.get(&policy);
                 adjacencies.remove(&route.adjacency);
-                policies.remove(&PolicyId(route.policy));
+                adjacencies.remove(&path.map_or(AdjacencyId::NONE, |policy| policy.adjacency));
+                policies.remove(&policy);
             }
         }
         for index in &adjacencies {

@@ -86,8 +86,8 @@ impl Kernel {
         Ok(applied)
     }
 
-    /// Writes the new records of the tables that routes refer to, then the groups and routes. A
-    /// group refers to plain routes, and other routes refer to groups.
+    /// Writes the new records of the tables that routes refer to, then the groups and routes, then the
+    /// new paths of policies. A group refers to plain routes, and other routes refer to groups.
     fn write_records(&self, delta: &Delta, applied: &mut Applied) {
         let maps = &self.maps;
         publish(&maps.hmac_keys, delta.hmac_keys.added(), applied);
@@ -100,6 +100,10 @@ impl Kernel {
         publish(&maps.routes, plain.into_iter(), applied);
         publish(&maps.groups, delta.groups.added(), applied);
         publish(&maps.routes, grouped.into_iter(), applied);
+        for (index, _, policy) in delta.policies.changed() {
+            maps.policies.publish_first(index.0, policy);
+            applied.written += 1;
+        }
     }
 
     /// Writes new and changed adjacencies. If only the neighbor changed, one store is enough.
@@ -359,6 +363,9 @@ impl Kernel {
             }
             self.unused.keep_view(change.view);
         }
+        for (index, policy, _) in delta.policies.changed() {
+            self.maps.policies.publish_first(index.0, policy);
+        }
         let back: Vec<_> = delta
             .adjacencies
             .changed()
@@ -401,7 +408,7 @@ fn publish<'a, I: TableIndex + 'a, T: Record + 'a>(
 }
 
 /// Checks that the changes can be made and that the result fits in tables of these sizes. Only
-/// ports and adjacencies may change their content under an index in use.
+/// ports, adjacencies, and the paths of policies may change under an index in use.
 fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
     check_content(delta)?;
     check_limits(delta, to, limits)?;
@@ -418,8 +425,9 @@ fn check_content(delta: &Delta) -> Result<(), KernelError> {
     macro_rules! check_table {
         ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
             $(
-                let changed = delta.$field.changed().next();
-                if let Some((index, _, _)) = changed.filter(|_| !Table::$table.may_change()) {
+                let mut changed = delta.$field.changed();
+                let refused = changed.find(|(_, old, new)| !Table::$table.may_change(*old, *new));
+                if let Some((index, _, _)) = refused {
                     return Err(KernelError::InUse {
                         table: Table::$table,
                         index: index.0,

@@ -113,9 +113,14 @@ impl Table {
         }
     }
 
-    /// Returns whether the content of a record in use may change.
-    pub(super) fn may_change(self) -> bool {
-        matches!(self, Self::Ports | Self::Adjacencies)
+    /// Returns whether the content of a record in use may change like this.
+    pub(super) fn may_change<T: Record>(self, from: &T, to: &T) -> bool {
+        match self {
+            Self::Ports | Self::Adjacencies => true,
+            // The path of a segment list.
+            Self::Policies => differ_in_first_word_only(from, to),
+            _ => false,
+        }
     }
 
     /// Entries of the map. Index 0 is never used, so an array of `limit` records has one more.
