@@ -23,6 +23,10 @@
 #define PLAN_ENCAP_FRAME 0x100u  /* with PLAN_PUSH: encapsulate the frame, not its packet */
 #define PLAN_LAST_SEGMENT 0x200u /* copy the current destination to Segment List[0] at .srh */
 
+/* packet.last */
+#define LAST_SIDESTEP_ONLY 1u /* the kernel does not have the route */
+#define LAST_PUNTS 2u         /* it leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */
+
 /* packet.taken */
 #define TAKEN_HEADEND 1u /* a headend was applied */
 #define TAKEN_WRITTEN 2u /* a push was carried out (commit.h): those bytes are gone */
@@ -91,15 +95,15 @@ struct packet {
 	__u8 hops;
 	/* A Sidestep-only route was applied, or a push was carried out (commit.h). */
 	__u8 sidestep_only;
-	__u8 last_sidestep_only; /* the last applied route is Sidestep-only */
-	__u32 max_length;        /* of a packet that is too big: the length that fits */
+	__u8 last;        /* LAST_*: of the last applied route */
+	__u32 max_length; /* of a packet that is too big: the length that fits */
 
 	/* Return path of an SR proxy (service_return.h). */
 	__u8 frame;       /* a service returned this frame; the packet in it is not processed */
 	__u8 srh_missing; /* returned to End.AM without an SRH, not from the service itself */
 	/* Routing (step.h) */
 	__u8 taken;     /* TAKEN_*: the kernel never gets the packet as it arrived */
-	__u8 by_route;  /* the last route leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */
+	__u8 options;   /* the current header may have options that concern every route */
 	__u32 restored; /* PLAN_RESTORE: bytes of the learned headers */
 	__u64 learned;  /* PLAN_RESTORE: version of the learned headers */
 };

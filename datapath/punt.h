@@ -22,10 +22,10 @@ INLINE _Bool kernel_continues(const struct packet *p, __u32 reason)
 		return 0;
 	if (reason == PUNT_local)
 		return 1;
-	if (p->last_sidestep_only || (p->view != p->view6 && p->view != p->view4))
+	if ((p->last & LAST_SIDESTEP_ONLY) || (p->view != p->view6 && p->view != p->view4))
 		return 0;
-	return p->by_route ? reason != PUNT_route_type :
-			     reason == PUNT_neighbor || reason == PUNT_egress;
+	return p->last & LAST_PUNTS ? reason != PUNT_route_type :
+				      reason == PUNT_neighbor || reason == PUNT_egress;
 }
 
 /*

@@ -84,7 +84,7 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 				p->destination))
 		return 0;
 	p->sidestep_only = 1;
-	p->last_sidestep_only = 1;
+	p->last = LAST_SIDESTEP_ONLY;
 	/* The route to the source does not use this port: an SR path led here. */
 	p->check_source = 0;
 	env_trace(e, SIDESTEP_TRACE_RETURN, 0, index, p->destination);

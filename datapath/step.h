@@ -106,6 +106,22 @@ INLINE verdict apply_headend(ENV *e, struct packet *p, const struct sidestep_rou
 }
 
 /*
+ * Processes the options of the current header before `r` is applied, which is no SID. Every
+ * forwarding node processes Hop-by-Hop options (RFC 8200 4.3); a SID walks them itself. The kernel
+ * forwards packets of its routes as they arrived, with their options.
+ */
+INLINE verdict route_options(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	_Bool kernel = r->action == SIDESTEP_ROUTE_FORWARD && !p->plan && !p->sidestep_only;
+
+	if (r->action == SIDESTEP_ROUTE_DROP || r->action == SIDESTEP_ROUTE_PUNT)
+		return VERDICT_CONTINUE;
+	if (p->version == 6 && p->proto == PROTO_HOP_BY_HOP)
+		return hop_by_hop(e, p, kernel);
+	return ipv4_has_options(p) && kernel ? punt(ipv4_options) : VERDICT_CONTINUE;
+}
+
+/*
  * Applies lookups and behaviors until the verdict is not a lookup. `index` is the first route; 0:
  * look it up.
  */
@@ -143,30 +159,18 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			index = 0;
 			continue;
 		}
-		p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
-		p->sidestep_only |= p->last_sidestep_only;
-		/*
-		 * Every forwarding node processes Hop-by-Hop options (RFC 8200 4.3). A SID walks
-		 * them itself.
-		 */
+		p->last = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) ? LAST_SIDESTEP_ONLY : 0;
+		p->sidestep_only |= p->last;
 		if (r->action < SIDESTEP_ROUTE_END) {
-			/* The kernel forwards the packet as it arrived, with its options. */
-			_Bool kernel = r->action == SIDESTEP_ROUTE_FORWARD && !p->plan &&
-				       !p->sidestep_only;
-
-			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
-				     r->action != SIDESTEP_ROUTE_DROP &&
-				     r->action != SIDESTEP_ROUTE_PUNT)) {
-				v = hop_by_hop(e, p, kernel);
+			if (unlikely(p->options)) {
+				v = route_options(e, p, r);
 				if (v != VERDICT_CONTINUE)
 					return v;
 			}
 			if (r->action == SIDESTEP_ROUTE_FORWARD)
-				return unlikely(ipv4_has_options(p)) && kernel ?
-					       punt(ipv4_options) :
-					       forward(r->adjacency);
+				return forward(r->adjacency);
 			if (r->action == SIDESTEP_ROUTE_PUNT) {
-				p->by_route = 1;
+				p->last |= LAST_PUNTS;
 				return VERDICT_PUNT | r->reason;
 			}
 			if (r->action == SIDESTEP_ROUTE_DROP)

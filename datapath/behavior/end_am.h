@@ -43,7 +43,7 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_
 		return v;
 	if (!p->segments_left) {
 		p->sidestep_only = 0;
-		p->last_sidestep_only = 0;
+		p->last = 0;
 		p->cursor = first;
 		p->proto = proto;
 		return lookup();

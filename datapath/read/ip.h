@@ -36,6 +36,7 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	p->l3 = offset;
 	p->end = offset + length;
 	p->proto = ip[IPV6_NEXT_HEADER];
+	p->options = p->proto == PROTO_HOP_BY_HOP;
 	p->link = offset + IPV6_NEXT_HEADER;
 	p->cursor = offset + IPV6_LENGTH;
 	p->hop_limit = ip[IPV6_HOP_LIMIT];
@@ -103,6 +104,7 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	p->end = offset + length;
 	p->proto = ip[IPV4_PROTOCOL];
 	p->cursor = offset + header;
+	p->options = header != IPV4_LENGTH;
 	p->hop_limit = ip[IPV4_TTL];
 	p->ecn = ip[IPV4_TOS] & ECN_MASK;
 	p->destination.hi = destination;
