@@ -189,7 +189,7 @@ fn routes_follow_nexthop_objects_that_the_kernel_names_alone() {
     });
 }
 
-/// Number of routes that share one nexthop object.
+/// Number of routes that share one nexthop object. `SIDESTEP_MANY_ROUTES=200000` measures with another.
 const ROUTES: usize = 20_000;
 /// Marks the packets of a sequence.
 const MARK: [u8; 4] = *b"way!";
@@ -246,7 +246,13 @@ fn switched_after(star: &Star, change: &str) -> (Duration, usize) {
 
 /// Changes of the way to `b` with nexthop object 3, which many routes share. Each is a name, the
 /// preparation, the change, and the number of packets that may be lost.
-const CHANGES: [(&str, &[&str], &str, usize); 4] = [
+const CHANGES: [(&str, &[&str], &str, usize); 5] = [
+    (
+        "the route of the first segment is replaced",
+        &["nexthop add id 3 encap seg6 mode encap segs fc00:2::e via fc00:b::2 dev eth1"],
+        "route replace fc00:2::/32 via fc00:c::2 dev eth2",
+        0,
+    ),
     (
         "an object is replaced",
         &["nexthop add id 3 via fc00:b::2 dev eth1"],
@@ -287,6 +293,8 @@ fn packets_leave_a_retired_way_before_its_routes_have_changed() {
     let Some(_turn) = begin() else {
         return;
     };
+    let wanted = std::env::var("SIDESTEP_MANY_ROUTES").ok();
+    let count = wanted.map_or(ROUTES, |text| text.parse().expect("a number of routes"));
     let mut failures = Vec::new();
     for mode in modes(&["tc", "xdp"]) {
         for (what, objects, change, may_be_lost) in CHANGES {
@@ -297,8 +305,15 @@ fn packets_leave_a_retired_way_before_its_routes_have_changed() {
                 "route add fc00:2::/32 via fc00:b::2 dev eth1",
                 "route add fc00:3::/32 via fc00:c::2 dev eth2",
             ]);
-            let prefix = |n: usize| format!("2001:db8:{:x}:{:x}::/64", n >> 8, n & 0xff);
-            let routes: Vec<_> = (0..ROUTES)
+            let prefix = |n: usize| {
+                format!(
+                    "2001:{:x}:{:x}:{:x}::/64",
+                    0xdb8 + (n >> 16),
+                    (n >> 8) & 0xff,
+                    n & 0xff
+                )
+            };
+            let routes: Vec<_> = (0..count)
                 .map(|n| format!("route add {} nhid 3", prefix(n)))
                 .collect();
             star.ip().all(routes.iter().map(String::as_str));
