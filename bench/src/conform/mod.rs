@@ -36,7 +36,7 @@ const SHORTLY: Duration = Duration::from_millis(20);
 
 /// LIMIT: time for an expected message or fragment, which a part of the engine outside the kernel may
 /// send.
-const BEHIND: Duration = Duration::from_millis(300);
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// Whether a case is about the engine, and its frames fit the link. A packet that the expected
 /// router leaves to its operating system says nothing about another one.

@@ -149,7 +149,7 @@ impl Tables {
         let routes = [before.key];
         match self
             .compiler
-            .update(&self.node, &routes, &[], &mut self.compiled)
+            .update(&self.node, &routes, &[], &[], &mut self.compiled)
         {
             Ok(change) => {
                 self.alone += 1;

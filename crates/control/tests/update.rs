@@ -166,11 +166,19 @@ fn words(random: &mut Random) -> String {
 struct Changed {
     routes: BTreeSet<RouteKey>,
     neighbors: BTreeSet<(IfIndex, IpAddr)>,
+    links: BTreeSet<IfIndex>,
 }
 
 /// One change of the node, as the kernel notifies it.
 fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
-    match random.below(8) {
+    match random.below(9) {
+        // The validity of policies depends on links, so their nodes are compiled as a whole.
+        8 if node.policies.is_empty() => {
+            let dev = IfIndex(random.between(1, 3) as u32);
+            let link = node.links.get_mut(&dev).expect("three links");
+            link.up = !link.up;
+            changed.links.insert(dev);
+        }
         0 | 1 => {
             let key = (IfIndex(random.between(1, 3) as u32), {
                 let text = address(random);
@@ -430,13 +438,14 @@ fn run(seed: u64, limits: Limits) -> (usize, usize) {
         let before = compiled.clone();
         let mut routes: Vec<_> = changed.routes.iter().copied().collect();
         let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();
+        let links: Vec<_> = changed.links.iter().copied().collect();
         let steered = node.steer_after(&routes, &neighbors);
         assert!(
             node.steer().is_empty(),
             "seed {seed}: a policy stands otherwise"
         );
         routes.extend(steered);
-        match under_test.update(&node, &routes, &neighbors, &mut compiled) {
+        match under_test.update(&node, &routes, &neighbors, &links, &mut compiled) {
             Ok(change) => {
                 alone += 1;
                 differing += by_port(&compiled);
@@ -537,9 +546,10 @@ fn with_a_full_table_changes_stay_incremental() {
             let before = compiled.clone();
             let mut routes: Vec<_> = changed.routes.iter().copied().collect();
             let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();
+            let links: Vec<_> = changed.links.iter().copied().collect();
             routes.extend(node.steer_after(&routes, &neighbors));
             let was_full = before.index.is_full();
-            let update = under_test.update(&node, &routes, &neighbors, &mut compiled);
+            let update = under_test.update(&node, &routes, &neighbors, &links, &mut compiled);
             if let Ok(change) = update {
                 alone += usize::from(was_full);
                 let mut back = compiled.clone();

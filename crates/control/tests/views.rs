@@ -106,7 +106,7 @@ impl Tables {
     /// Compiles the change of a route alone.
     fn update(&mut self, node: &Node, route: RouteKey) -> Result<(), NeedsFullCompile> {
         let compiled = &mut self.compiled;
-        self.compiler.update(node, &[route], &[], compiled)?;
+        self.compiler.update(node, &[route], &[], &[], compiled)?;
         self.compiler.accept();
         Ok(())
     }

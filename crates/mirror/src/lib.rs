@@ -96,7 +96,9 @@ pub struct Changes {
     /// Neighbors that were added, removed, or got another link-layer address, in order. Neighbors
     /// of a removed link are not included.
     pub neighbors: Vec<(IfIndex, IpAddr)>,
-    /// Links, addresses or rules changed.
+    /// Links that only went up or down, in order.
+    pub links: Vec<IfIndex>,
+    /// Links otherwise, addresses or rules changed.
     pub other: bool,
     /// Notifications were lost, and everything was read again. The other fields still contain the
     /// differences.
@@ -106,7 +108,8 @@ pub struct Changes {
 impl Changes {
     /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.neighbors.is_empty() && !self.other
+        let some = self.routes.is_empty() && self.neighbors.is_empty() && self.links.is_empty();
+        some && !self.other
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct State {
     /// SIDs of routing daemons that the kernel removed because their link went down.
     pub lost_sids: BTreeMap<RouteKey, IfIndex>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
+    /// Links that only went up or down.
+    changed_links: BTreeSet<IfIndex>,
     changed_other: bool,
 }
 
@@ -338,9 +340,11 @@ impl State {
         self.resolve_objects();
         let routes = std::mem::take(&mut self.changed_routes);
         let neighbors = std::mem::take(&mut self.changed_neighbors);
+        let links = std::mem::take(&mut self.changed_links);
         Changes {
             routes: routes.into_iter().collect(),
             neighbors: neighbors.into_iter().collect(),
+            links: links.into_iter().collect(),
             other: std::mem::take(&mut self.changed_other),
             resynced: false,
         }
@@ -638,11 +642,18 @@ impl State {
             peer: self.peers.get(&ifindex).copied(),
             ..state.link(&self.all, features)
         };
-        if self.node.links.get(&ifindex) != Some(&link) {
-            self.node.links.insert(ifindex, link);
-            self.changed_other = true;
-            self.name_rules();
+        let up = link.up;
+        let before = self.node.links.insert(ifindex, link);
+        let now = self.node.links.get(&ifindex);
+        if before.as_ref() == now {
+            return;
         }
+        if before.map(|before| Link { up, ..before }).as_ref() == now {
+            self.changed_links.insert(ifindex);
+            return;
+        }
+        self.changed_other = true;
+        self.name_rules();
     }
 
     /// Updates all links of the node.

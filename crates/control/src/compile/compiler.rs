@@ -167,8 +167,8 @@ impl Compiler {
         Ok(out)
     }
 
-    /// Compiles incrementally: `node` differs from the last accepted pass only in these routes and
-    /// neighbors. The time depends on their users, not on the size of the node. The result equals
+    /// Compiles incrementally: `node` differs from the last accepted pass only in these routes,
+    /// neighbors, and links that went up or down. The time depends on their users, not on the size of the node. The result equals
     /// that of [`Compiler::attempt`], except for index values. A route that did not fit before
     /// waits for the next full compilation.
     ///
@@ -179,6 +179,7 @@ impl Compiler {
         node: &Node,
         routes: &[RouteKey],
         neighbors: &[(IfIndex, IpAddr)],
+        links: &[IfIndex],
         compiled: &mut Compiled,
     ) -> Result<Change, NeedsFullCompile> {
         if routes.len() > node.routes.len() / FULL_SHARE + 64 {
@@ -193,7 +194,7 @@ impl Compiler {
             ..ChangeLog::default()
         };
         let mut pass = known.resume(node, &mut self.indices, compiled, log);
-        let mut done = pass.apply_changes(routes, neighbors);
+        let mut done = pass.apply_changes(routes, neighbors, links);
         if pass.routes.store.out.image.fib.len() > self.limits.fib as usize {
             done = done.and(Err(NeedsFullCompile::Full));
         }

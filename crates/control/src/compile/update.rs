@@ -6,13 +6,14 @@
 //! view depends on the covering entries of the merged tables. An adjacency depends only on
 //! neighbors.
 //!
-//! Changes with a global effect need a full compilation: links, addresses, rules, settings, VLAN
+//! Changes with a global effect need a full compilation: links, unless they only go up or down; addresses, rules, settings, VLAN
 //! tables, SIDs of SR proxies, and whatever does not fit in the prefix table. So does a table in a
 //! rule that gets its first route or loses its last, because the chain of a SID may depend on it. A
 //! route that does not fit in another table is punted until the next full compilation.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeBounds;
 
 use sidestep_datapath::{RouteId, ViewId};
 use sidestep_model::node::{IfIndex, TableId};
@@ -57,11 +58,12 @@ pub enum NeedsFullCompile {
 }
 
 impl ViewBuilder<'_> {
-    /// Compiles what depends on these routes and neighbors.
+    /// Compiles what depends on these routes, neighbors, and links that went up or down.
     pub(super) fn apply_changes(
         &mut self,
         routes: &[RouteKey],
         neighbors: &[(IfIndex, IpAddr)],
+        links: &[IfIndex],
     ) -> Result<(), NeedsFullCompile> {
         let changed = self.choose_winners(routes)?;
         let (mut dirty, mut dependents) = (BTreeSet::new(), BTreeSet::new());
@@ -76,6 +78,9 @@ impl ViewBuilder<'_> {
         }
         for &(dev, address) in neighbors {
             self.neighbor(dev, address, &mut dirty)?;
+        }
+        for &dev in links {
+            self.link(dev)?;
         }
         for dependent in dependents {
             match dependent {
@@ -192,22 +197,34 @@ impl ViewBuilder<'_> {
         }));
         let via = Via::Address(address);
         let key = |mtu| AdjacencyKey { dev, via, mtu };
+        self.adjacencies(key(None)..=key(Some(u32::MAX)))
+    }
+
+    /// Updates the adjacencies of a link that went up or down.
+    fn link(&mut self, dev: IfIndex) -> Result<(), NeedsFullCompile> {
+        let key = |dev| AdjacencyKey {
+            dev,
+            via: Via::Link,
+            mtu: None,
+        };
+        let next = IfIndex(dev.0.saturating_add(1));
+        self.adjacencies(key(dev)..key(next))
+    }
+
+    /// Updates the adjacencies with these keys.
+    fn adjacencies(
+        &mut self,
+        keys: impl RangeBounds<AdjacencyKey>,
+    ) -> Result<(), NeedsFullCompile> {
         let store = &mut self.routes.store;
-        let keys = store
-            .indices
-            .adjacencies
-            .range(key(None)..=key(Some(u32::MAX)));
         let there = &store.out.image.adjacencies;
-        let mtus: Vec<_> = keys
-            .filter(|(_, index)| there.contains_key(index))
-            .map(|(key, _)| key.mtu)
-            .collect();
-        for mtu in mtus {
+        let of_keys = store.indices.adjacencies.range(keys);
+        let present = of_keys.filter(|(_, index)| there.contains_key(index));
+        let present: Vec<AdjacencyKey> = present.map(|(key, _)| *key).collect();
+        for AdjacencyKey { dev, via, mtu } in present {
             // The adjacency exists, so the table has room for it, and its link exists.
-            self.routes
-                .store
-                .adjacency(dev, via, mtu)
-                .map_err(|_| NeedsFullCompile::Full)?;
+            let updated = store.adjacency(dev, via, mtu);
+            updated.map_err(|_| NeedsFullCompile::Full)?;
         }
         Ok(())
     }

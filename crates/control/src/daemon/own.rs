@@ -80,6 +80,10 @@ impl OverlaidNode {
                 None => node.neighbors.remove(key),
             };
         }
+        for dev in &changes.links {
+            let link = mirrored.links.get(dev).cloned();
+            node.links.extend(link.map(|link| (*dev, link)));
+        }
         let steered = node.steer_after(&changes.routes, &changes.neighbors);
         routes.extend(steered);
         routes

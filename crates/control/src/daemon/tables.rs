@@ -91,14 +91,23 @@ impl Daemon {
         Ok(())
     }
 
-    /// Updates the tables after changes of these routes and neighbors only. Returns false, with
+    /// Updates the tables after changes of these routes, neighbors and links only. Returns false, with
     /// nothing changed, if that requires a full compilation.
     pub(super) fn apply_incremental(&mut self, changes: &Changes) -> bool {
         let mirrored = self.mirror.node();
         let routes = self.overlaid.apply(mirrored, &self.own, changes);
         let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);
-        let neighbors = &changes.neighbors;
-        let Ok(change) = self.compiler.update(node, &routes, neighbors, compiled) else {
+        let Changes {
+            neighbors, links, ..
+        } = changes;
+        // The validity of the segment lists of SR policies depends on links.
+        if !links.is_empty() && !node.policies.is_empty() {
+            return false;
+        }
+        let updated = self
+            .compiler
+            .update(node, &routes, neighbors, links, compiled);
+        let Ok(change) = updated else {
             return false;
         };
         let cleared = change

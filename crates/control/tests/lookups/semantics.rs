@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::{Limits, Native, Verdict};
-use sidestep_mirror::Mirror;
+use sidestep_mirror::{Changes, Mirror};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
 use sidestep_testkit::netns::Namespace;
@@ -341,10 +341,16 @@ impl Follower {
         }
         self.changes += 1;
         let node = self.mirror.node();
-        let (routes, neighbors) = (&changes.routes, &changes.neighbors);
+        let Changes {
+            routes,
+            neighbors,
+            links,
+            ..
+        } = &changes;
+        let compiled = &mut self.compiled;
         let update = self
             .compiler
-            .update(node, routes, neighbors, &mut self.compiled);
+            .update(node, routes, neighbors, links, compiled);
         if update.is_ok() {
             self.compiler.accept();
             self.alone += 1;
