@@ -15,7 +15,9 @@ impl<'a> Part<'a> {
     fn of(frame: &'a [u8]) -> Option<Self> {
         let without = |frame: &[u8], fields: &[usize]| {
             let mut frame = frame.to_vec();
-            fields.iter().for_each(|&at| frame[at..at + 2].fill(0));
+            for &at in fields {
+                frame[at..at + 2].fill(0);
+            }
             frame
         };
         for layer in Headers::frame(frame) {
