@@ -16,6 +16,8 @@ pub struct Headers {
     pub padding: usize,
     /// `PadN` in Hop-by-Hop options that is not zero.
     pub filled: bool,
+    /// Router Alert of a length other than 2, or a CALIPSO label, in Hop-by-Hop options.
+    pub refused: bool,
 }
 
 impl Headers {
@@ -50,6 +52,7 @@ impl Headers {
                     run = if kind < 2 { run + option.len() } else { 0 };
                     self.padding = self.padding.max(run);
                     self.filled |= kind == 1 && option[2..].iter().any(|octet| *octet != 0);
+                    self.refused |= kind == ROUTER_ALERT && option.len() != 4 || kind == CALIPSO;
                 }
             }
             (next, at) = (header[0], end);
@@ -57,6 +60,11 @@ impl Headers {
         Some(())
     }
 }
+
+/// RFC 2711.
+const ROUTER_ALERT: u8 = 5;
+/// RFC 5570.
+const CALIPSO: u8 = 7;
 
 /// Types and bytes of options or TLVs, where type 0 is of one octet.
 fn options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {

@@ -80,10 +80,24 @@ impl Case<'_> {
             .last(SIDESTEP_TRACE_CHOICE)
             .map(|step| &image.groups[&GroupId(step.a)]);
         let routes = group.map_or(&[][..], |group| &group.routes[..group.slots as usize]);
-        routes
-            .iter()
-            .filter_map(|route| image.adjacencies.get(&image.routes[route].adjacency))
-            .collect()
+        let adjacency = |route| {
+            let route = &image.routes[route];
+            let policy = image.policies.get(&route.policy_id());
+            policy.map_or(route.adjacency, |policy| policy.adjacency)
+        };
+        let ways = routes.iter().map(adjacency);
+        ways.filter_map(|way| image.adjacencies.get(&way)).collect()
+    }
+
+    /// Returns whether the frames were sent to another next hop, whose MTU is large enough.
+    pub fn is_a_wider_way(&self, sent: &[Output]) -> bool {
+        let fits = |way: &&sidestep_adjacency, (port, frame): &Output| {
+            let link = self.node.links.get(&IfIndex(way.ifindex));
+            let length = frame.len() - ETHERNET;
+            link.is_some_and(|link| link.name == *port) && length <= way.mtu as usize
+        };
+        let ways = self.ways();
+        ways.len() > 1 && matches!(sent, [one] if ways.iter().any(|way| fits(way, one)))
     }
 
     /// Returns true if `found` has this form and was sent to another of these next hops.

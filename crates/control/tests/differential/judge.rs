@@ -35,7 +35,7 @@ pub enum Judgement {
 /// Topics of `docs/conformance/differences.yaml` that are not about bytes of a frame.
 const IMPOSSIBLE_SRH: &str = "SRHs that cannot be";
 const PAD1: &str = "Pad1 in the SRH";
-const PADDING: &str = "Padding in Hop-by-Hop options";
+const PADDING: &str = "Hop-by-Hop options that Linux refuses";
 const FRAMES: &str = "Frames that End.DX2 carries";
 const END_DX4: &str = "Next hop of End.DX4";
 const ADDRESSES: &str = "Addresses that are never forwarded";
@@ -87,6 +87,9 @@ pub fn judge(case: &Case<'_>, linux: &[Output]) -> Judgement {
         }
         Expect::Forward { port, frame } => forwarded(case, port, frame, linux),
         Expect::Drop(_) if linux.is_empty() => Judgement::Same,
+        Expect::Drop(reason) if reason == "too_big" && case.is_a_wider_way(linux) => {
+            Judgement::Differs(vec![WAYS])
+        }
         Expect::Drop(reason) => match dropped(case, reason) {
             Some(topic) => Judgement::Differs(vec![topic]),
             None => wrong(case, linux, "Linux sends it"),
@@ -189,7 +192,7 @@ fn withheld(case: &Case<'_>, sent: &[u8]) -> Option<&'static str> {
     if headers.tlvs > SIDESTEP_TLVS_MAX as usize && case.last(SIDESTEP_TRACE_BEHAVIOR).is_some() {
         return Some(TLVS);
     }
-    if headers.padding > 7 || headers.filled {
+    if headers.padding > 7 || headers.filled || headers.refused {
         return Some(PADDING);
     }
     let carried = |step: &Trace| {
