@@ -132,7 +132,7 @@ def up():
             if "owner" in words:
                 print(f"unsupported: {route}")
             continue
-        # What the kernel has of it.
+        # The kernel may have the route.
         within("ip", "route", "del", words[0], check=False)
         arguments = translate(words)
         if arguments is None:

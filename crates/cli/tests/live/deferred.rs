@@ -43,7 +43,8 @@ fn packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Returns the frames that leave for each packet, in order. The Identification of fragments is random.
+/// Returns the frames that leave for each packet, in order. The Identification of fragments is
+/// random.
 fn sent(star: &Star, mode: &str) -> Vec<Vec<Vec<u8>>> {
     let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
     for count in LENGTHS {

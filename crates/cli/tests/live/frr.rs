@@ -189,7 +189,7 @@ fn routes_follow_nexthop_objects_that_the_kernel_names_alone() {
     });
 }
 
-/// Number of routes that share one nexthop object. `SIDESTEP_MANY_ROUTES=200000` measures with another.
+/// Number of routes that share one nexthop object, unless `SIDESTEP_MANY_ROUTES` has another.
 const ROUTES: usize = 20_000;
 /// Marks the packets of a sequence.
 const MARK: [u8; 4] = *b"way!";

@@ -168,9 +168,9 @@ impl Compiler {
     }
 
     /// Compiles incrementally: `node` differs from the last accepted pass only in these routes,
-    /// neighbors, and links that went up or down. The time depends on their users, not on the size of the node. The result equals
-    /// that of [`Compiler::attempt`], except for index values. A route that did not fit before
-    /// waits for the next full compilation.
+    /// neighbors, and links that went up or down. The time depends on their users, not on the size
+    /// of the node. The result equals that of [`Compiler::attempt`], except for index values. A
+    /// route that did not fit before waits for the next full compilation.
     ///
     /// # Errors
     /// The node needs a full compilation; `compiled` is unchanged.

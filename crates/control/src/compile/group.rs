@@ -82,7 +82,8 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// Resolves an address with rule chains, and records the dependency of the current entry or path.
+    /// Resolves an address with rule chains, and records that the current entry or path depends on
+    /// it.
     pub(super) fn resolve(
         &mut self,
         chains: &Chains,

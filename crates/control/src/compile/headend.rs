@@ -118,9 +118,9 @@ impl RouteCompiler<'_> {
         }
     }
 
-    /// Returns the path of a segment list: the adjacency of its first segment. It is
-    /// none if there are several next hops, or if the ports differ in it. The packet path then looks up the outer
-    /// header, whose flow selects a next hop.
+    /// Returns the path of a segment list: the adjacency of its first segment. There
+    /// is none with several next hops, or with a different one for each port. The packet path then
+    /// looks up the outer header, whose flow selects a next hop.
     fn path(&mut self, policy: PolicyId, key: &PolicyKey) -> Result<AdjacencyId, TableFull> {
         let of_ports = self.resolver.of_ports(Family::V6);
         let of_lookup: [Arc<Chains>; 1];

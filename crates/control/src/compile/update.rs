@@ -2,14 +2,15 @@
 //!
 //! An entry of a table depends on the route of its prefix. The entry of a cross-connect also depends
 //! on the route of its next hop, and the path of a segment list on the route of its first segment
-//! (`lookups.rs`). Entries do not depend on the paths of their segment lists. A host entry depends on the neighbor and on the covering route. A prefix of a
-//! view depends on the covering entries of the merged tables. An adjacency depends only on
-//! neighbors.
+//! (`lookups.rs`). Entries do not depend on the paths of their segment lists. A host entry depends
+//! on the neighbor and on the covering route. A prefix of a view depends on the covering entries of
+//! the merged tables. An adjacency depends only on neighbors and on its link.
 //!
-//! Changes with a global effect need a full compilation: links, unless they only go up or down; addresses, rules, settings, VLAN
-//! tables, SIDs of SR proxies, and whatever does not fit in the prefix table. So does a table in a
-//! rule that gets its first route or loses its last, because the chain of a SID may depend on it. A
-//! route that does not fit in another table is punted until the next full compilation.
+//! Changes with a global effect need a full compilation: addresses, rules, settings, VLAN tables,
+//! SIDs of SR proxies, and whatever does not fit in the prefix table. So do links, unless they only
+//! go up or down, and a table in a rule that gets its first route or loses its last, because the
+//! chain of a SID may depend on it. A route that does not fit in another table is punted until the
+//! next full compilation.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -10,7 +10,7 @@ use crate::vectors::Node;
 
 impl Sut {
     /// As [`Sut::exchange`], for a data plane outside the kernel: returns the frames that leave within
-    /// this time. Such a data plane does not keep markers and frames in order.
+    /// this time. Its frames may leave after a marker.
     ///
     /// # Errors
     /// The port does not exist, or the frame is longer than its MTU.
