@@ -227,7 +227,8 @@ struct sidestep_route {
  * Group of route records: the next hops of a multipath route, the segment lists of an SR policy, or
  * the routes for each DSCP (SIDESTEP_ROUTE_BY_DSCP). Except for the latter, the packet's flow
  * (flow.h) selects a slot, and the number of slots of a route is its weight. A group is written
- * once, before anything refers to it.
+ * before anything refers to it. Only the group of a nexthop object changes while it is in use; all
+ * of its slots have a route, so that packets may read any mixture of old and new ones.
  */
 struct sidestep_group {
 	__u32 slots; /* in use: 1 to SIDESTEP_GROUP_SLOTS */

@@ -15,8 +15,10 @@ INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)
 
 	if (!group)
 		return 0;
-	/* The upper half of the hash, as a fraction of the slots. */
-	slot = (__u32)((flow_hash(e, p, group->seed) >> 32) * group->slots >> 32);
+	/* The upper half of the hash, as a fraction of the slots. One slot needs none. */
+	slot = 0;
+	if (group->slots > 1)
+		slot = (__u32)((flow_hash(e, p, group->seed) >> 32) * group->slots >> 32);
 	route = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
 	env_trace(e, SIDESTEP_TRACE_CHOICE, index, route, p->destination);
 	return route;

@@ -18,7 +18,7 @@ use sidestep_datapath::{
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
 use sidestep_model::node::{IfIndex, Mac, Neighbor, Node};
-use sidestep_model::route::{Owner, Route, RouteKey};
+use sidestep_model::route::{NextHop, ObjectChange, Owner, Route, RouteKey, RouteKind, Source};
 use sidestep_testkit::differential::headers::bare_ipv6;
 use sidestep_testkit::random::Random;
 
@@ -137,7 +137,7 @@ fn target(random: &mut Random) -> String {
     }
 }
 
-fn words(random: &mut Random) -> String {
+fn words(random: &mut Random, objects: usize) -> String {
     let table = random.weighted(&[
         (6, ""),
         (2, " table 100"),
@@ -156,6 +156,15 @@ fn words(random: &mut Random) -> String {
             (net.to_string(), format!("via 10.1.0.{via} dev eth1"))
         }
         6 => (format!("{} from fd00::/8", prefix(random)), target(random)),
+        7 | 8 if objects > 0 => {
+            let net = random.pick(&["10.0.0.0/16", "10.1.0.0/24"]).to_string();
+            let prefix = if random.one_in(4) {
+                net
+            } else {
+                prefix(random)
+            };
+            (prefix, format!("nhid {}", random.between(1, objects)))
+        }
         _ => (prefix(random), target(random)),
     };
     format!("{prefix}{table}{metric} {target}")
@@ -169,8 +178,100 @@ struct Changed {
     links: BTreeSet<IfIndex>,
 }
 
+/// Nexthop objects with their next hops; none if an object drops packets.
+type Objects = BTreeMap<u32, Option<Vec<NextHop>>>;
+
+/// Number of nexthop objects.
+const OBJECTS: usize = 3;
+
+/// Gives a route the next hops of its nexthop object.
+fn resolve(route: &mut Route, objects: &Objects) {
+    if let Some(id) = route.nhid {
+        let hops = &objects[&id];
+        route.kind = match hops {
+            Some(_) => RouteKind::Unicast,
+            None => RouteKind::Blackhole,
+        };
+        route.next_hops = hops.clone().unwrap_or_default().into();
+    }
+}
+
+/// Returns the next hops of a random object.
+fn object(node: &Node, random: &mut Random) -> Option<Vec<NextHop>> {
+    if random.one_in(10) {
+        return None;
+    }
+    let hop = |random: &mut Random| match random.below(8) {
+        0 => "dev eth1".into(),
+        1..4 => format!("encap seg6 mode encap segs {} dev eth1", segment(random)),
+        _ => format!("via {} dev eth0", address(random)),
+    };
+    let hops = (0..random.between(1, 3)).map(|_| {
+        let words = format!("fd00::/8 {}", hop(random));
+        parse(node, &words).next_hops[0].clone()
+    });
+    Some(hops.collect())
+}
+
+/// Returns random nexthop objects.
+fn some_objects(node: &Node, random: &mut Random) -> Objects {
+    let ids = 1..=OBJECTS as u32;
+    ids.map(|id| (id, object(node, random))).collect()
+}
+
+/// Changes a nexthop object. Returns whether it was one write; otherwise its routes have changed.
+fn change_object(
+    node: &mut Node,
+    objects: &mut Objects,
+    random: &mut Random,
+    changed: &mut Changed,
+    (compiler, tables): (&mut Compiler, &mut Compiled),
+) -> bool {
+    let id = random.between(1, OBJECTS) as u32;
+    let after = object(node, random);
+    let before = objects.insert(id, after.clone()).flatten();
+    let users = node
+        .routes
+        .iter()
+        .filter(|(_, route)| route.nhid == Some(id));
+    let users: Vec<RouteKey> = users.map(|(key, _)| *key).collect();
+    let change = ObjectChange {
+        object: (Source::Kernel, id),
+        before,
+        after,
+        routes: users.len(),
+    };
+    let was = tables.clone();
+    let update = compiler.update_object(node, &change, tables);
+    match &update {
+        Ok(change) => {
+            assert_eq!(change.delta, Delta::between(&was.image, &tables.image));
+            compiler.accept();
+        }
+        Err(_) => assert_eq!(*tables, was),
+    }
+    for key in users {
+        if let Some(route) = node.routes.get_mut(&key) {
+            resolve(route, objects);
+        }
+        if update.is_err() {
+            changed.routes.insert(key);
+        }
+    }
+    update.is_ok()
+}
+
+fn parse(node: &Node, words: &str) -> Route {
+    let context = Context {
+        names: node,
+        family: None,
+        owner: Owner::Kernel,
+    };
+    route::parse_line(words, &context).unwrap_or_else(|error| panic!("{words}: {error}"))
+}
+
 /// One change of the node, as the kernel notifies it.
-fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
+fn change(node: &mut Node, objects: &Objects, random: &mut Random, changed: &mut Changed) {
     match random.below(9) {
         // The validity of policies depends on links, so their nodes are compiled as a whole.
         8 if node.policies.is_empty() => {
@@ -205,14 +306,9 @@ fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
             changed.routes.insert(key);
         }
         _ => {
-            let words = words(random);
-            let context = Context {
-                names: &*node,
-                family: None,
-                owner: Owner::Kernel,
-            };
-            let route: Route = route::parse_line(&words, &context)
-                .unwrap_or_else(|error| panic!("{words}: {error}"));
+            let words = words(random, objects.len());
+            let mut route = parse(node, &words);
+            resolve(&mut route, objects);
             changed.routes.insert(route.key);
             node.set_route(route.key, Some(route));
         }
@@ -420,20 +516,44 @@ fn by_port(compiled: &Compiled) -> usize {
         .count()
 }
 
-/// Changes a random node. Returns how many of the steps were compiled alone, and how many SIDs had
-/// a next hop that differs between ports.
-fn run(seed: u64, limits: Limits) -> (usize, usize) {
+/// Counts of what happened to a random node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ran {
+    /// Steps that were compiled alone.
+    alone: usize,
+    /// SIDs with a next hop that differs between ports.
+    differing: usize,
+    /// Changes of nexthop objects that were one write.
+    in_place: usize,
+    /// Changes of nexthop objects.
+    of_objects: usize,
+}
+
+/// Changes a random node.
+fn run(seed: u64, limits: Limits, with_objects: bool) -> Ran {
     let mut random = Random::new(seed);
     let mut node = node(&mut random);
+    let mut objects = Objects::new();
+    if with_objects {
+        objects = some_objects(&node, &mut random);
+    }
     let ports = ports(&node);
     let mut under_test = Compiler::new(limits);
     let mut compiled = under_test.compile(&node, &ports).expect("it compiles");
     let counted = limits.route_counters > 1000;
-    let (mut alone, mut differing) = (0, 0);
+    let mut ran = Ran::default();
     for step in 0..STEPS {
         let mut changed = Changed::default();
         for _ in 0..random.between(1, 4) {
-            change(&mut node, &mut random, &mut changed);
+            if with_objects && node.policies.is_empty() && random.one_in(3) {
+                let tables = (&mut under_test, &mut compiled);
+                let is_one =
+                    change_object(&mut node, &mut objects, &mut random, &mut changed, tables);
+                ran.in_place += usize::from(is_one);
+                ran.of_objects += 1;
+            } else {
+                change(&mut node, &objects, &mut random, &mut changed);
+            }
         }
         let before = compiled.clone();
         let mut routes: Vec<_> = changed.routes.iter().copied().collect();
@@ -447,8 +567,8 @@ fn run(seed: u64, limits: Limits) -> (usize, usize) {
         routes.extend(steered);
         match under_test.update(&node, &routes, &neighbors, &links, &mut compiled) {
             Ok(change) => {
-                alone += 1;
-                differing += by_port(&compiled);
+                ran.alone += 1;
+                ran.differing += by_port(&compiled);
                 assert_eq!(change.delta, Delta::between(&before.image, &compiled.image));
                 let mut back = compiled.clone();
                 change.revert(&mut back);
@@ -456,7 +576,8 @@ fn run(seed: u64, limits: Limits) -> (usize, usize) {
             }
             Err(why) => {
                 assert!(
-                    matches!(why, NeedsFullCompile::Table(_) | NeedsFullCompile::View),
+                    matches!(why, NeedsFullCompile::Table(_) | NeedsFullCompile::View)
+                        || with_objects && why == NeedsFullCompile::Unknown,
                     "seed {seed}: {why}"
                 );
                 assert_eq!(compiled, before, "seed {seed}, step {step}: {why}");
@@ -476,23 +597,31 @@ fn run(seed: u64, limits: Limits) -> (usize, usize) {
         let same = std::panic::catch_unwind(|| assert_same(&compiled, &fresh, counted));
         assert!(same.is_ok(), "seed {seed}, step {step}: {changed:#?}");
         for info in compiled.index.routes.values() {
-            if let (Some(route), None) = (&info.route, &info.next_hop) {
-                let there = node.routes.get(&route.key) == Some(route);
-                let beneath = node.policies.beneath(&route.key) == Some(route);
-                assert!(there || beneath, "seed {seed}: {route:?}");
+            if let (Some(key), None) = (&info.route, &info.next_hop) {
+                assert!(info.route(&node).is_some(), "seed {seed}: {key:?}");
             }
         }
     }
-    (alone, differing)
+    ran
 }
 
 #[test]
 fn incremental_compilations_equal_full_ones() {
-    let runs: Vec<_> = (0..40).map(|seed| run(seed, Limits::default())).collect();
-    let alone: usize = runs.iter().map(|run| run.0).sum();
+    let runs = (0..40).map(|seed| run(seed, Limits::default(), false));
+    let runs: Vec<_> = runs.collect();
+    let alone: usize = runs.iter().map(|run| run.alone).sum();
     assert!(alone > 40 * STEPS * 3 / 4, "only {alone} were");
-    let differing: usize = runs.iter().map(|run| run.1).sum();
+    let differing: usize = runs.iter().map(|run| run.differing).sum();
     assert!(differing > STEPS, "{differing} next hops by port");
+}
+
+#[test]
+fn a_changed_nexthop_object_equals_a_full_compilation() {
+    let runs = (3000..3040).map(|seed| run(seed, Limits::default(), true));
+    let runs: Vec<_> = runs.collect();
+    let in_place: usize = runs.iter().map(|run| run.in_place).sum();
+    let all: usize = runs.iter().map(|run| run.of_objects).sum();
+    assert!(in_place > all / 3, "{in_place} of {all}");
 }
 
 #[test]
@@ -502,7 +631,7 @@ fn a_shared_record_is_named_after_an_existing_route() {
         ..Limits::default()
     };
     for seed in 1000..1015 {
-        run(seed, limits);
+        run(seed, limits, false);
     }
 }
 
@@ -540,9 +669,18 @@ fn with_a_full_table_changes_stay_incremental() {
             compiled.expect("it compiles as far as it fits")
         };
         let mut compiled = attempt(&mut under_test, &node);
+        let mut objects = Objects::new();
+        if random.one_in(2) {
+            objects = some_objects(&node, &mut random);
+        }
         for step in 0..STEPS {
             let mut changed = Changed::default();
-            change(&mut node, &mut random, &mut changed);
+            if !objects.is_empty() && node.policies.is_empty() && random.one_in(3) {
+                let tables = (&mut under_test, &mut compiled);
+                change_object(&mut node, &mut objects, &mut random, &mut changed, tables);
+            } else {
+                change(&mut node, &objects, &mut random, &mut changed);
+            }
             let before = compiled.clone();
             let mut routes: Vec<_> = changed.routes.iter().copied().collect();
             let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();

@@ -21,7 +21,7 @@ use crate::object::{Object, Objects, Source};
 use crate::route::is_unresolved;
 use crate::state::State;
 use crate::wire::messages;
-use crate::{Mirror, Retired};
+use crate::{Mirror, OnUrgent};
 
 /// Length of the header of a frame: version, type, length of the frame.
 pub const HEADER: usize = 4;
@@ -149,17 +149,13 @@ fn apply_stream(state: &mut State, mut stream: &[u8]) -> Result<(), FpmError> {
 
 impl Mirror {
     /// Applies a frame as a whole. The changes are part of the next [`Mirror::process_with`];
-    /// `retire` is called as there.
+    /// `urgent` is called as there.
     ///
     /// # Errors
     /// The frame would exceed a limit. Nothing is applied.
-    pub fn apply_fpm(
-        &mut self,
-        frame: Frame,
-        retire: &mut dyn FnMut(Retired),
-    ) -> Result<(), FpmError> {
+    pub fn apply_fpm(&mut self, frame: Frame, urgent: &mut OnUrgent<'_>) -> Result<(), FpmError> {
         self.state.apply_fpm(frame)?;
-        self.state.retired.drain(..).for_each(retire);
+        self.state.report(urgent);
         Ok(())
     }
 
@@ -235,7 +231,7 @@ impl State {
             self.fpm.objects.resolve(&mut route);
         }
         let links = &self.links;
-        for hop in &mut route.next_hops {
+        for hop in route.next_hops.make_mut() {
             hop.dead = is_dead(links, hop);
         }
         self.fpm.keys.insert(key);
@@ -248,9 +244,21 @@ impl State {
     /// this for its own routes.
     pub(crate) fn mark_fpm_dead(&mut self, link: Option<IfIndex>) {
         let uses = |hop: &NextHop| link.is_none_or(|link| hop.dev == Some(link));
+        for object in self
+            .fpm
+            .objects
+            .ids()
+            .map(|id| (Source::Fpm, id))
+            .collect::<Vec<_>>()
+        {
+            let hops = self.fpm.objects.next_hops(object.1);
+            if hops.as_ref().is_some_and(|hops| hops.iter().any(uses)) {
+                self.note_object(object, hops);
+            }
+        }
         let routes = self.fpm.keys.iter().filter(|key| {
             let route = self.routes.fpm(&self.node, key);
-            route.is_some_and(|route| route.next_hops.iter().any(uses))
+            route.is_some_and(|it| it.nhid.is_none() && it.next_hops.iter().any(uses))
         });
         for key in routes.copied().collect::<Vec<_>>() {
             let (node, changed) = (&mut self.node, &mut self.changed_routes);

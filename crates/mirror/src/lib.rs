@@ -53,7 +53,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use sidestep_model::node::{IfIndex, Mac, Node};
-use sidestep_model::route::{NextHop, RouteKey};
+use sidestep_model::route::{ObjectChange, RouteKey};
 
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
@@ -79,20 +79,27 @@ const DELAY_MAX: Duration = Duration::from_secs(1);
 /// the mirror reads it.
 const RESYNCS_AT_ONCE: u32 = 4;
 
-/// A way that packets must no longer take.
+/// A change that concerns many routes, before it is applied to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Retired {
-    /// A next hop that a nexthop object with many routes has lost.
-    NextHop(NextHop),
+pub enum Urgent {
+    /// A nexthop object that routes refer to.
+    Object(ObjectChange),
     /// A link that went down.
     Link(IfIndex),
 }
+
+/// Function that handles urgent changes; the node has the state from before the change. Returns
+/// whether the routes of a nexthop object need nothing else.
+pub type OnUrgent<'a> = dyn FnMut(&Node, Urgent) -> bool + 'a;
 
 /// Changes that [`Mirror::process`] made to the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Keys of routes that were added, changed or removed, in order.
     pub routes: Vec<RouteKey>,
+    /// Keys of routes with other next hops, because of nexthop objects whose change was handled as
+    /// an [`Urgent`] one, in order.
+    pub followed: Vec<RouteKey>,
     /// Neighbors that were added, removed, or got another link-layer address, in order. Neighbors
     /// of a removed link are not included.
     pub neighbors: Vec<(IfIndex, IpAddr)>,
@@ -108,8 +115,8 @@ pub struct Changes {
 impl Changes {
     /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
-        let some = self.routes.is_empty() && self.neighbors.is_empty() && self.links.is_empty();
-        some && !self.other
+        let routes = self.routes.is_empty() && self.followed.is_empty();
+        routes && self.neighbors.is_empty() && self.links.is_empty() && !self.other
     }
 }
 
@@ -259,19 +266,16 @@ impl Mirror {
     /// If a socket fails or the kernel refuses a request. The node keeps its old content, and the
     /// next call tries again.
     pub fn process(&mut self) -> Result<Changes, MirrorError> {
-        self.process_with(&mut |_| {})
+        self.process_with(&mut |_, _| false)
     }
 
-    /// Like [`Mirror::process`]. Calls `retire` for a change of many routes as soon as the mirror
+    /// Like [`Mirror::process`]. Calls `urgent` for a change of many routes as soon as the mirror
     /// has read its notification, before it changes these routes.
     ///
     /// # Errors
     /// As for [`Mirror::process`].
-    pub fn process_with(
-        &mut self,
-        retire: &mut dyn FnMut(Retired),
-    ) -> Result<Changes, MirrorError> {
-        let resynced = self.drain(retire)? && self.resync(retire)?;
+    pub fn process_with(&mut self, urgent: &mut OnUrgent<'_>) -> Result<Changes, MirrorError> {
+        let resynced = self.drain(urgent)? && self.resync(urgent)?;
         Ok(Changes {
             resynced,
             ..self.state.take_changes()
@@ -292,7 +296,7 @@ impl Mirror {
     }
 
     /// Resyncs stale state if the backoff time has passed. Returns true if nothing is stale then.
-    fn resync(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
+    fn resync(&mut self, urgent: &mut OnUrgent<'_>) -> Result<bool, MirrorError> {
         self.state.check_dump();
         let lifetimes = self.state.lifetimes.take_due(Instant::now());
         self.state.stale.lifetimes.extend(lifetimes);
@@ -304,15 +308,15 @@ impl Mirror {
         if self.backoff.next.is_some_and(|next| began < next) {
             return Ok(false);
         }
-        let read = self.read_stale(retire);
+        let read = self.read_stale(urgent);
         self.backoff.record(began);
         read
     }
 
-    fn read_stale(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
+    fn read_stale(&mut self, urgent: &mut OnUrgent<'_>) -> Result<bool, MirrorError> {
         self.kernel.settle()?;
         // Earlier notifications are older than the following dump; later ones are newer.
-        if !self.drain(retire)? {
+        if !self.drain(urgent)? {
             return Ok(false);
         }
         let stale = self.state.stale.clone();
@@ -320,9 +324,11 @@ impl Mirror {
             let snapshot = Snapshot::read(&mut self.kernel)?;
             self.state.replace(snapshot);
         } else {
+            self.state.refresh_objects(&stale, &mut self.kernel)?;
+            self.state.report(urgent);
             self.state.refresh(&stale, &mut self.kernel)?;
         }
-        if self.drain(retire)? {
+        if self.drain(urgent)? {
             self.state.check_dump();
         }
         Ok(stale.everything)
@@ -347,7 +353,7 @@ impl Mirror {
     }
 
     /// Reads all pending notifications. Returns false if there may be more.
-    fn drain(&mut self, retire: &mut dyn FnMut(Retired)) -> Result<bool, MirrorError> {
+    fn drain(&mut self, urgent: &mut OnUrgent<'_>) -> Result<bool, MirrorError> {
         let mut budget = DATAGRAMS;
         loop {
             match self.route_events.receive()? {
@@ -355,7 +361,7 @@ impl Mirror {
                     for message in messages(datagram) {
                         self.state.apply(&message);
                     }
-                    self.state.retired.drain(..).for_each(&mut *retire);
+                    self.state.report(urgent);
                 }
                 // The kernel reports one error and drops notifications until the queue is empty.
                 // Empty the queue first, and then read everything again.

@@ -54,7 +54,7 @@ impl Lifetimes {
         if route.next_hops.len() < 2 {
             return None;
         }
-        for hop in &mut route.next_hops {
+        for hop in route.next_hops.make_mut() {
             hop.encap = Some(Encap::Unsupported("an expired next hop".to_owned()));
         }
         Some(route)

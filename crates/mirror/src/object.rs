@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKind};
+pub(crate) use sidestep_model::route::{ObjectId, Source};
 
 use crate::route::HopAttributes;
 use crate::route_table::family;
@@ -26,28 +27,6 @@ const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
 const NHA_ENCAP_TYPE: u16 = 7;
 const NHA_ENCAP: u16 = 8;
-
-/// Where routes and nexthop objects come from. The IDs of one source mean nothing to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Source {
-    /// Netlink of the kernel.
-    Kernel,
-    /// FRR, by FPM.
-    Fpm,
-}
-
-/// Identity of a nexthop object: `NHA_ID` with its source.
-pub(crate) type ObjectId = (Source, u32);
-
-impl Source {
-    /// Returns the source of a route of the mirror.
-    pub fn of(route: &Route) -> Self {
-        match route.owner {
-            Owner::Fpm { .. } => Self::Fpm,
-            Owner::Kernel | Owner::Sidestep => Self::Kernel,
-        }
-    }
-}
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,23 +161,18 @@ impl Objects {
             Some(_) => RouteKind::Unicast,
             None => RouteKind::Blackhole,
         };
-        route.next_hops = hops.unwrap_or_default();
-        match (family(&route.key), route.next_hops.as_mut_slice()) {
+        let mut hops = hops.unwrap_or_default();
+        match (family(&route.key), hops.as_mut_slice()) {
             // As in the message of a route, see `route::decode`.
             (Family::V6, hops) => hops.sort_unstable(),
             (Family::V4, [only]) => only.weight = 1,
             (Family::V4, _) => {}
         }
-    }
-
-    /// Returns the next hops of these objects.
-    pub fn hops(&self, ids: &[u32]) -> Vec<NextHop> {
-        let hops = ids.iter().filter_map(|id| self.next_hops(*id));
-        hops.flatten().collect()
+        route.next_hops = hops.into();
     }
 
     /// Returns the next hops of an object, or none if packets are dropped.
-    fn next_hops(&self, id: u32) -> Option<Vec<NextHop>> {
+    pub fn next_hops(&self, id: u32) -> Option<Vec<NextHop>> {
         let alone = [(id, 1)];
         let members = match self.contents.get(&id) {
             Some(Content::Group(members)) => members.as_slice(),

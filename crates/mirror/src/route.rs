@@ -117,7 +117,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Reported> {
             metric,
         },
         kind,
-        next_hops,
+        next_hops: next_hops.into(),
         prefsrc,
         mtu,
         nhid,
@@ -127,7 +127,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Reported> {
     if matches!(route.key.prefix, IpNet::V6(_)) {
         // Sort, because an IPv6 notification starts with the changed sibling, and a dump with the
         // first one.
-        route.next_hops.sort_unstable();
+        route.next_hops.make_mut().sort_unstable();
     }
     Some(Reported { route, lifetime })
 }

@@ -8,12 +8,12 @@
 //! A route of FPM precedes the kernel's routes with its key. There is at most one.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::{Family, NextHop, Owner, Route, RouteKey};
+use sidestep_model::route::{Family, NextHop, NextHops, Owner, Route, RouteKey};
 
 use crate::object::{ObjectId, Source};
 
@@ -28,6 +28,75 @@ pub(crate) struct RouteTable {
     shared: BTreeMap<RouteKey, Vec<Route>>,
     /// The routes that refer to each nexthop object.
     users: HashMap<ObjectId, BTreeSet<RouteKey>>,
+    known: KnownHops,
+}
+
+/// Keys of changed routes.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedRoutes {
+    routes: BTreeSet<RouteKey>,
+    /// Routes that changed only in the next hops of their nexthop object.
+    by_object: BTreeMap<ObjectId, BTreeSet<RouteKey>>,
+}
+
+impl ChangedRoutes {
+    fn note(&mut self, key: RouteKey, before: Option<&Route>, after: Option<&Route>) {
+        if before == after {
+            return;
+        }
+        let by_object = before.zip(after).and_then(|(before, after)| {
+            let same = Route {
+                next_hops: before.next_hops.clone(),
+                ..after.clone()
+            };
+            before.object().filter(|_| same == *before)
+        });
+        match by_object {
+            Some(object) => _ = self.by_object.entry(object).or_default().insert(key),
+            None => _ = self.routes.insert(key),
+        }
+    }
+
+    /// Returns the changed routes, and those that only followed one of these objects.
+    pub fn divide(mut self, handled: &BTreeSet<ObjectId>) -> (Vec<RouteKey>, Vec<RouteKey>) {
+        let mut followed = BTreeSet::new();
+        for (object, mut keys) in self.by_object {
+            let all = if handled.contains(&object) {
+                &mut followed
+            } else {
+                &mut self.routes
+            };
+            all.append(&mut keys);
+        }
+        followed.retain(|key| !self.routes.contains(key));
+        (
+            self.routes.into_iter().collect(),
+            followed.into_iter().collect(),
+        )
+    }
+}
+
+/// The next hops of all routes, each once: most of many routes have the same ones.
+#[derive(Debug, Default)]
+struct KnownHops {
+    known: HashSet<NextHops>,
+    /// Size from which on those without a route are removed.
+    limit: usize,
+}
+
+impl KnownHops {
+    /// Replaces next hops by equal ones that routes share.
+    fn share(&mut self, hops: &mut NextHops) {
+        if let Some(known) = self.known.get(hops) {
+            hops.clone_from(known);
+            return;
+        }
+        if self.known.len() >= self.limit {
+            self.known.retain(|hops| !hops.are_unshared());
+            self.limit = 2 * self.known.len() + 64;
+        }
+        self.known.insert(hops.clone());
+    }
 }
 
 /// Position of a new route among those with its key, from the flags of a notification.
@@ -78,7 +147,7 @@ impl RouteTable {
         node: &mut Node,
         route: Route,
         placement: Placement,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) -> Applied {
         let mut applied = Applied::Surely;
         self.edit(Source::Kernel, node, route.key, changed, |routes| {
@@ -96,7 +165,7 @@ impl RouteTable {
         &mut self,
         node: &mut Node,
         route: &Route,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) -> Applied {
         let mut applied = Applied::Surely;
         self.edit(Source::Kernel, node, route.key, changed, |routes| {
@@ -116,7 +185,7 @@ impl RouteTable {
         node: &mut Node,
         mut dumped: Vec<Route>,
         covered: impl Fn(&Route) -> bool,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) {
         // The sort is stable: routes with one key keep the kernel's order.
         dumped.sort_by_key(|route| route.key);
@@ -153,7 +222,7 @@ impl RouteTable {
         node: &mut Node,
         key: RouteKey,
         route: Option<Route>,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) {
         self.edit(Source::Fpm, node, key, changed, |routes| {
             *routes = route.into_iter().collect();
@@ -173,10 +242,13 @@ impl RouteTable {
         node: &mut Node,
         key: RouteKey,
         is_dead: impl Fn(&NextHop) -> bool,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) {
         self.edit(Source::Fpm, node, key, changed, |routes| {
-            for hop in routes.iter_mut().flat_map(|route| &mut route.next_hops) {
+            for hop in routes
+                .iter_mut()
+                .flat_map(|route| route.next_hops.make_mut())
+            {
                 hop.dead = is_dead(hop);
             }
         });
@@ -205,7 +277,7 @@ impl RouteTable {
         node: &mut Node,
         object: ObjectId,
         resolve: impl Fn(&mut Route),
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
     ) {
         for key in self.users.get(&object).cloned().unwrap_or_default() {
             self.edit(object.0, node, key, changed, |routes| {
@@ -240,7 +312,7 @@ impl RouteTable {
         source: Source,
         node: &mut Node,
         key: RouteKey,
-        changed: &mut BTreeSet<RouteKey>,
+        changed: &mut ChangedRoutes,
         edit: impl FnOnce(&mut Vec<Route>),
     ) {
         let before = node.routes.remove(&key);
@@ -261,6 +333,9 @@ impl RouteTable {
             };
         }
         routes.append(&mut kernels);
+        for route in &mut routes {
+            self.known.share(&mut route.next_hops);
+        }
         self.note_users(key, &objects, &objects_of(&routes));
         let alive = routes.iter().position(is_alive).unwrap_or(0);
         let after = if routes.len() > 1 {
@@ -270,9 +345,7 @@ impl RouteTable {
         } else {
             routes.pop()
         };
-        if before != after {
-            changed.insert(key);
-        }
+        changed.note(key, before.as_ref(), after.as_ref());
         if let Some(after) = after {
             node.routes.insert(key, after);
         }
@@ -280,8 +353,7 @@ impl RouteTable {
 }
 
 fn objects_of(routes: &[Route]) -> Vec<ObjectId> {
-    let object = |route: &Route| Some((Source::of(route), route.nhid?));
-    routes.iter().filter_map(object).collect()
+    routes.iter().filter_map(Route::object).collect()
 }
 
 /// Updates the routes with one key from a dump that contains all routes that `covered` accepts.
@@ -374,7 +446,7 @@ fn remove_next_hops(routes: &mut Vec<Route>, gone: &Route) {
     let identity = |hop: &NextHop| (hop.via, hop.dev, hop.encap.clone());
     let gone: Vec<_> = gone.next_hops.iter().map(identity).collect();
     let hops = &mut routes[place].next_hops;
-    hops.retain(|hop| !gone.contains(&identity(hop)));
+    hops.edit(|hops| hops.retain(|hop| !gone.contains(&identity(hop))));
     if hops.is_empty() {
         routes.remove(place);
     }

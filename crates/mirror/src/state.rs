@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::{IfIndex, Link, Mac, Node};
-use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
+use sidestep_model::route::{Encap, Family, NextHop, ObjectChange, Route, RouteKey};
 use sidestep_model::source::{self, AddressLabel, SourceCandidate};
 
 use crate::address::{self, Address, Notice};
@@ -21,11 +21,11 @@ use crate::neighbor;
 use crate::netconf::{self, Netconf, Scope};
 use crate::object::{self, Object, ObjectId, Objects, Source};
 use crate::route::{self, Reported};
-use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
+use crate::route_table::{Applied, ChangedRoutes, Placement, RouteTable, family, prefers, uses};
 use crate::rule::{self, Rules};
 use crate::stale::Stale;
 use crate::wire::Message;
-use crate::{Changes, Retired};
+use crate::{Changes, OnUrgent, Urgent};
 
 /// All mirrored state.
 #[derive(Debug, Default)]
@@ -55,9 +55,11 @@ pub(crate) struct State {
     dump6: Dump6,
     /// Nexthop objects whose routes are not resolved again yet.
     changed_objects: BTreeSet<ObjectId>,
-    /// Next hops and links that many routes have lost, for [`crate::Mirror::process_with`].
-    pub retired: Vec<Retired>,
-    pub changed_routes: BTreeSet<RouteKey>,
+    /// Changes of many routes, for [`crate::Mirror::process_with`].
+    urgent: Vec<Urgent>,
+    /// Nexthop objects whose last change was handled as an urgent one.
+    handled: BTreeSet<ObjectId>,
+    pub changed_routes: ChangedRoutes,
     /// SIDs of routing daemons that the kernel removed because their link went down.
     pub lost_sids: BTreeMap<RouteKey, IfIndex>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
@@ -65,10 +67,6 @@ pub(crate) struct State {
     changed_links: BTreeSet<IfIndex>,
     changed_other: bool,
 }
-
-/// Number of routes of a nexthop object from which on its change is announced before the routes are
-/// changed. Fewer routes change faster.
-const MANY: usize = 256;
 
 /// State of the last dump of IPv6 routes.
 ///
@@ -162,16 +160,37 @@ impl State {
         self.rebuild(ifindex);
     }
 
+    /// Resyncs the nexthop objects before [`State::refresh`]. The kernel removes those of a link with
+    /// it, without a notification.
+    pub fn refresh_objects(
+        &mut self,
+        stale: &Stale,
+        kernel: &mut Kernel,
+    ) -> Result<(), MirrorError> {
+        if stale.objects.is_empty() && stale.links.is_empty() {
+            return Ok(());
+        }
+        let mut objects = Objects::default();
+        objects.replace(kernel.objects()?);
+        let known: BTreeSet<u32> = self.objects.ids().chain(objects.ids()).collect();
+        let before = std::mem::replace(&mut self.objects, objects);
+        for id in known {
+            let object = (Source::Kernel, id);
+            let (then, now) = (before.next_hops(id), self.objects.next_hops(id));
+            if then != now && self.routes.refer_to(object) && self.objects.contains(id) {
+                self.note_object(object, then);
+            }
+        }
+        Ok(())
+    }
+
     /// Resyncs stale state from the kernel.
     pub fn refresh(&mut self, stale: &Stale, kernel: &mut Kernel) -> Result<(), MirrorError> {
         if stale.settings {
             let settings = kernel.settings()?;
             self.changed_other |= self.link_settings(&settings, None);
         }
-        if !stale.objects.is_empty() || !stale.links.is_empty() {
-            // The kernel removes objects with a link without a notification.
-            self.objects.replace(kernel.objects()?);
-        }
+        self.resolve_objects();
         for (family, all) in [(Family::V4, stale.routes4), (Family::V6, stale.routes6)] {
             let of_family = |route: &Route| self::family(&route.key) == family;
             let of_links = |route: &Route| of_family(route) && uses(route, &stale.links);
@@ -181,8 +200,8 @@ impl State {
                 || stale.links.len() > LINKS_ONE_BY_ONE
                 || self.routes.any(&self.node, |route| {
                     of_family(route)
-                        // A group loses its members on the link, and the route keeps the others.
-                        && (route.nhid.is_some_and(|it| stale.objects.contains(&it) || of_links(route))
+                        // The routes of an object go with it.
+                        && (route.nhid.is_some_and(|it| !self.objects.contains(it))
                             || !of_links(route) && prefers(route, &stale.sources)
                             || gone && route.next_hops.len() > 1 && of_links(route))
                 });
@@ -231,6 +250,7 @@ impl State {
 
     /// Replaces everything that notifications keep current.
     pub fn replace(&mut self, snapshot: Snapshot) {
+        self.handled.clear();
         let before = self.without_routes();
         let neighbors = self.node.neighbors.clone();
         let mut changed_neighbors = std::mem::take(&mut self.changed_neighbors);
@@ -341,8 +361,10 @@ impl State {
         let routes = std::mem::take(&mut self.changed_routes);
         let neighbors = std::mem::take(&mut self.changed_neighbors);
         let links = std::mem::take(&mut self.changed_links);
+        let (routes, followed) = routes.divide(&std::mem::take(&mut self.handled));
         Changes {
-            routes: routes.into_iter().collect(),
+            routes,
+            followed,
             neighbors: neighbors.into_iter().collect(),
             links: links.into_iter().collect(),
             other: std::mem::take(&mut self.changed_other),
@@ -378,18 +400,61 @@ impl State {
     /// `nexthop_compat_mode` 0.
     pub fn object(&mut self, source: Source, object: Object, present: bool) {
         let affected: Vec<u32> = self.objects(source).with(object.id).collect();
-        let count = |id: &u32| self.routes.count_users((source, *id));
-        let users: usize = affected.iter().map(count).sum();
-        let before = match users {
-            MANY.. => self.objects(source).hops(&affected),
-            _ => Vec::new(),
+        let hops = |state: &Self| -> Vec<_> {
+            affected
+                .iter()
+                .map(|id| state.hops((source, *id)))
+                .collect()
         };
+        let removed = (!present).then_some(object.id);
+        let before = hops(self);
         self.change_object(source, object, present);
-        let after = self.objects(source).hops(&affected);
-        let way = |hop: &NextHop| (hop.dev, hop.via, hop.encap.clone());
-        let leads_there = |hop: &NextHop| after.iter().any(|it| way(it) == way(hop));
-        let gone = before.into_iter().filter(|hop| !leads_there(hop));
-        self.retired.extend(gone.map(Retired::NextHop));
+        for (id, before) in affected.into_iter().zip(before) {
+            if Some(id) != removed && before != self.hops((source, id)) {
+                self.note_object((source, id), before);
+            }
+        }
+    }
+
+    /// Returns the next hops of an object. The kernel does not mark those of FPM dead.
+    fn hops(&self, object: ObjectId) -> Option<Vec<NextHop>> {
+        let mut hops = self.objects(object.0).next_hops(object.1)?;
+        if object.0 == Source::Fpm {
+            for hop in &mut hops {
+                hop.dead |= is_dead(&self.links, hop);
+            }
+        }
+        Some(hops)
+    }
+
+    /// Notes that an object has other next hops than `before`.
+    pub fn note_object(&mut self, object: ObjectId, before: Option<Vec<NextHop>>) {
+        self.changed_objects.insert(object);
+        let change = ObjectChange {
+            object,
+            before,
+            after: self.hops(object),
+            routes: self.routes.count_users(object),
+        };
+        if change.routes > 0 {
+            self.urgent.push(Urgent::Object(change));
+        }
+    }
+
+    /// Calls `urgent` for the changes of many routes since the last call.
+    pub fn report(&mut self, urgent: &mut OnUrgent<'_>) {
+        for change in std::mem::take(&mut self.urgent) {
+            let object = match &change {
+                Urgent::Object(change) => Some(change.object),
+                Urgent::Link(_) => None,
+            };
+            let is_handled = urgent(&self.node, change);
+            match object {
+                Some(object) if is_handled => _ = self.handled.insert(object),
+                Some(object) => _ = self.handled.remove(&object),
+                None => {}
+            }
+        }
     }
 
     fn objects(&self, source: Source) -> &Objects {
@@ -430,7 +495,7 @@ impl State {
             };
             let resolve = |route: &mut Route| {
                 objects.resolve(route);
-                for hop in &mut route.next_hops {
+                for hop in route.next_hops.make_mut() {
                     hop.dead |= links.is_some_and(|links| is_dead(links, hop));
                 }
             };
@@ -449,7 +514,7 @@ impl State {
         let was_up = self.links.get(&ifindex).is_some_and(LinkState::is_running);
         let is_up = state.is_running();
         if was_up && !is_up {
-            self.retired.push(Retired::Link(ifindex));
+            self.urgent.push(Urgent::Link(ifindex));
         }
         if before != Some(silent(&state)) {
             self.stale.links.insert(ifindex);

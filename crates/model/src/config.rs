@@ -546,7 +546,7 @@ fn find_devices(
     routes: &BTreeMap<RouteKey, Route>,
     words: &Words,
 ) -> Result<(), ConfigError> {
-    for hop in &mut route.next_hops {
+    for hop in route.next_hops.make_mut() {
         if let (Some(via), None) = (hop.via, hop.dev) {
             hop.dev = on_link(via, routes);
             if hop.dev.is_none() {
@@ -580,7 +580,7 @@ fn on_link(via: IpAddr, routes: &BTreeMap<RouteKey, Route>) -> Option<IfIndex> {
                 std::cmp::Reverse(route.key.metric),
             )
         })?;
-    match best.next_hops.as_slice() {
+    match &best.next_hops[..] {
         [hop] if hop.via.is_none() && hop.encap.is_none() => hop.dev,
         _ => None,
     }

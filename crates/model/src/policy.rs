@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
 use crate::node::{IfIndex, Node, TableId};
-use crate::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
+use crate::route::{Encap, NextHop, NextHops, Owner, Route, RouteKey, RouteKind};
 
 mod path;
 mod validity;
@@ -296,7 +296,7 @@ pub fn named(route: &Route) -> BTreeSet<&str> {
 
 /// Replaces names that stand for color and endpoint by the names of the policies with these.
 fn resolve_names(route: &mut Route, defined: &BTreeMap<String, Policy>) {
-    for hop in &mut route.next_hops {
+    for hop in route.next_hops.make_mut() {
         let Some(Encap::Policy(steering)) = &mut hop.encap else {
             continue;
         };
@@ -331,10 +331,10 @@ fn binding_route(name: &str, sid: Ipv6Addr) -> Route {
             ..RouteKey::new(Ipv6Net::from(sid).into())
         },
         kind: RouteKind::Unicast,
-        next_hops: vec![NextHop {
+        next_hops: NextHops::from(vec![NextHop {
             encap: Some(Encap::Binding(name.to_owned())),
             ..NextHop::new()
-        }],
+        }]),
         prefsrc: None,
         mtu: None,
         nhid: None,

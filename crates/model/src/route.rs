@@ -1,6 +1,9 @@
 //! Routes and policy rules, as rtnetlink has them.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -131,6 +134,41 @@ impl RouteKey {
     }
 }
 
+/// Where routes and nexthop objects come from. The IDs of one source mean nothing to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Netlink of the kernel.
+    Kernel,
+    /// FRR, by FPM.
+    Fpm,
+}
+
+impl Source {
+    /// Returns the source of a route of the mirror.
+    pub const fn of(route: &Route) -> Self {
+        match route.owner {
+            Owner::Fpm { .. } => Self::Fpm,
+            Owner::Kernel | Owner::Sidestep => Self::Kernel,
+        }
+    }
+}
+
+/// Identity of a nexthop object: `NHA_ID` with its source.
+pub type ObjectId = (Source, u32);
+
+/// A change of a nexthop object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectChange {
+    /// Object.
+    pub object: ObjectId,
+    /// Next hops before; none if the object dropped packets.
+    pub before: Option<Vec<NextHop>>,
+    /// Next hops after.
+    pub after: Option<Vec<NextHop>>,
+    /// Number of routes that refer to the object.
+    pub routes: usize,
+}
+
 /// One route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -139,7 +177,7 @@ pub struct Route {
     /// Type.
     pub kind: RouteKind,
     /// Next hops. Empty for blackhole, unreachable and prohibit; more than one for multipath.
-    pub next_hops: Vec<NextHop>,
+    pub next_hops: NextHops,
     /// `src`: preferred source address.
     pub prefsrc: Option<IpAddr>,
     /// `mtu` metric of the route.
@@ -153,9 +191,86 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns the nexthop object that the route refers to.
+    pub fn object(&self) -> Option<ObjectId> {
+        Some((Source::of(self), self.nhid?))
+    }
+
     /// The family of its prefix.
     pub const fn family(&self) -> Family {
         Family::of_prefix(&self.key.prefix)
+    }
+}
+
+/// The next hops of a route. Copies share them, because many routes have the same ones.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<NextHop>", into = "Vec<NextHop>")]
+pub struct NextHops(Arc<[NextHop]>);
+
+impl NextHops {
+    /// Returns them for a change. Routes that share them keep the old ones.
+    pub fn make_mut(&mut self) -> &mut [NextHop] {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// Changes the list itself.
+    pub fn edit<T>(&mut self, change: impl FnOnce(&mut Vec<NextHop>) -> T) -> T {
+        let mut hops = self.0.to_vec();
+        let value = change(&mut hops);
+        self.0 = hops.into();
+        value
+    }
+
+    /// Returns whether no other route has them.
+    pub fn are_unshared(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl Deref for NextHops {
+    type Target = [NextHop];
+
+    fn deref(&self) -> &[NextHop] {
+        &self.0
+    }
+}
+
+impl Default for NextHops {
+    fn default() -> Self {
+        Self(Arc::new([]))
+    }
+}
+
+impl fmt::Debug for NextHops {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl From<Vec<NextHop>> for NextHops {
+    fn from(hops: Vec<NextHop>) -> Self {
+        Self(hops.into())
+    }
+}
+
+impl From<NextHops> for Vec<NextHop> {
+    fn from(hops: NextHops) -> Self {
+        hops.0.to_vec()
+    }
+}
+
+impl FromIterator<NextHop> for NextHops {
+    fn from_iter<I: IntoIterator<Item = NextHop>>(hops: I) -> Self {
+        Self(hops.into_iter().collect())
+    }
+}
+
+impl<'a> IntoIterator for &'a NextHops {
+    type Item = &'a NextHop;
+    type IntoIter = std::slice::Iter<'a, NextHop>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }
 

@@ -11,7 +11,7 @@ use sidestep_model::behavior::check::linux_can_express;
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, Style, neighbor, route, rule};
 use sidestep_model::node::Node;
-use sidestep_model::route::{Family, Owner, Route};
+use sidestep_model::route::{Family, NextHops, Owner, Route};
 
 const NODE: &str = r#"
 ports:
@@ -181,7 +181,10 @@ fn flag(family: Family) -> &'static str {
 
 /// Returns an IPv6 multipath route as the kernel prints it: one route per next hop.
 fn apart(route: &Route) -> Vec<Route> {
-    let hops = route.next_hops.iter().map(|hop| vec![hop.clone()]);
+    let hops = route
+        .next_hops
+        .iter()
+        .map(|hop| NextHops::from(vec![hop.clone()]));
     let alone = |next_hops| Route {
         next_hops,
         ..route.clone()
@@ -228,7 +231,7 @@ fn ip_accepts_and_prints_the_same_routes() {
         let after = namespace.routes();
         let new: Vec<_> = after.difference(&before).collect();
         let mut shown = route.clone();
-        if let [hop] = shown.next_hops.as_mut_slice() {
+        if let [hop] = shown.next_hops.make_mut() {
             // The kernel resolved the interface.
             hop.dev = hop
                 .dev

@@ -308,7 +308,7 @@ fn a_route() -> impl Strategy<Value = Route> {
                         metric,
                     },
                     kind,
-                    next_hops,
+                    next_hops: next_hops.into(),
                     prefsrc,
                     mtu,
                     nhid,
@@ -420,7 +420,7 @@ proptest! {
         // `ip route show` omits `table main` even where `ip route add` would select another table.
         if route.key.table == TableId::MAIN {
             route.kind = RouteKind::Unicast;
-            route.next_hops = vec![NextHop { dev: Some(IfIndex(1)), ..NextHop::new() }];
+            route.next_hops = vec![NextHop { dev: Some(IfIndex(1)), ..NextHop::new() }].into();
         }
         let ctx = Context { family: Some(route.family()), ..ctx() };
         let text = route::print(&route, &Three, Style::Show);

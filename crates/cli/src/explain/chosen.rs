@@ -4,7 +4,7 @@
 use sidestep_datapath::{GroupId, RouteId};
 use sidestep_model::behavior::endpoint::Descriptor;
 use sidestep_model::grammar::route;
-use sidestep_model::route::{Encap, Route};
+use sidestep_model::route::{Encap, Family, Route};
 
 use super::Names;
 use super::steps::{RouteName, Step, route_name};
@@ -14,7 +14,7 @@ pub(super) fn by_flow(names: Names<'_>, group: GroupId, route: RouteId) -> Step 
     let slots = names.index.groups.get(&group);
     let slots = slots.map_or(&[][..], |slots| slots);
     let info = names.index.routes.get(&route);
-    let leads_into_policy = info.and_then(|info| encap(info.route.as_ref()?));
+    let leads_into_policy = info.and_then(|info| encap(info.route(names.node)?));
     Step::Choice {
         next_hop: next_hop(names, route).unwrap_or_else(|| format!("route {route}")),
         slots: (
@@ -47,7 +47,7 @@ pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: RouteId) -> Step {
 /// In iproute2's words, of a record that stands for one of several.
 fn next_hop(names: Names<'_>, route: RouteId) -> Option<String> {
     let info = names.index.routes.get(&route)?;
-    let family = info.route.as_ref()?.family();
+    let family = Family::of_prefix(&info.route?.prefix);
     let next_hop = info.next_hop.as_ref()?;
     Some(route::print_next_hop(next_hop, family, names.node))
 }

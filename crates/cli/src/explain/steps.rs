@@ -418,7 +418,7 @@ fn behavior(names: Names<'_>, route: RouteId) -> Step {
     // Each of several next hops can have its own behavior.
     let encap = info.and_then(|info| match &info.next_hop {
         Some(chosen) => chosen.encap.as_ref(),
-        None => info.route.as_ref().and_then(encap),
+        None => info.route(names.node).and_then(encap),
     });
     let row = match encap {
         Some(Encap::Seg6Local(local)) => Some(local.action.descriptor()),
@@ -462,7 +462,7 @@ fn push(names: Names<'_>, policy: PolicyId, bytes: u32) -> Step {
 
 pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
     let info = names.index.routes.get(&index);
-    match info.and_then(|info| info.route.as_ref()) {
+    match info.and_then(|info| info.route(names.node)) {
         Some(found) => RouteName {
             prefix: Some(found.key.prefix.to_string()),
             table: Some(table(found.key.table)),

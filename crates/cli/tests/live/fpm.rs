@@ -10,7 +10,7 @@ use sidestep_control::report;
 use sidestep_mirror::fpm::encode::Encoder;
 use sidestep_model::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
+use sidestep_model::route::{Encap, NextHop, NextHops, Owner, Route, RouteKey, RouteKind};
 use sidestep_testkit::Napi;
 
 use crate::support::frames::{ROUTING, destination6, ethernet, ipv6, srh, udp};
@@ -120,7 +120,7 @@ fn route(prefix: &str, object: u32) -> Route {
             ..RouteKey::new(prefix.parse().expect("a prefix"))
         },
         kind: RouteKind::Unicast,
-        next_hops: Vec::new(),
+        next_hops: NextHops::default(),
         prefsrc: None,
         mtu: None,
         nhid: Some(object),

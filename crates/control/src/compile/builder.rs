@@ -33,7 +33,9 @@ impl ViewBuilder<'_> {
         // Sidestep-only routes first: if not all fit, the kernel can forward the others.
         let node = self.routes.node;
         let is_sidestep_only = |entry: &Entry<Winner>| {
-            let mut routes = entry.iter().map(|(_, winner)| &node.routes[&winner.key]);
+            let mut routes = entry
+                .iter()
+                .filter_map(|(_, winner)| node.routes.get(&winner.key));
             routes.any(|route| !route.owner.in_kernel())
         };
         let (first, others): (Vec<_>, Vec<_>) = winners

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use sidestep_datapath::abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED};
 use sidestep_datapath::{FibKey, Image, KeySlot, Limits, RouteId, VIEWS};
 use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::{Family, RouteKey};
+use sidestep_model::route::{Family, NextHops, ObjectChange, RouteKey};
 
 use super::builder::ViewBuilder;
 use super::change::{Change, ChangeLog};
@@ -15,6 +15,7 @@ use super::error::CompileError;
 use super::index::Compiled;
 use super::indices::Indices;
 use super::kept::KeptLists;
+use super::object::{self, ObjectGroups};
 use super::record::full_record;
 use super::resolver::Resolver;
 use super::routes::RouteCompiler;
@@ -31,6 +32,7 @@ struct PassState {
     tables: CompiledTables,
     kept: KeptLists,
     hmac_keys: BTreeMap<u32, KeySlot>,
+    objects: ObjectGroups,
     /// See [`RecordStore::full_routes`].
     full_routes: [RouteId; 2],
 }
@@ -47,11 +49,12 @@ impl PassState {
         ViewBuilder {
             routes: RouteCompiler {
                 node,
-                store: RecordStore::new(node, indices, out, self.full_routes, log),
+                store: RecordStore::new(node, indices, out, self.full_routes, self.objects, log),
                 resolver: self.resolver,
                 views: self.views,
                 hmac_keys: self.hmac_keys,
                 dependent: None,
+                changed_object: None,
             },
             tables: self.tables,
             kept: self.kept,
@@ -75,6 +78,7 @@ impl PassState {
             kept: pass.kept,
             hmac_keys,
             full_routes: store.full_routes,
+            objects: store.objects,
         };
         (state, store.log.change)
     }
@@ -188,13 +192,50 @@ impl Compiler {
         if compiled.index.is_short() {
             return Err(NeedsFullCompile::Full);
         }
+        self.incremental(node, compiled, |pass| {
+            pass.apply_changes(routes, neighbors, links)
+        })
+    }
+
+    /// Compiles the change of a nexthop object incrementally: one write for all of its routes.
+    /// `node` has the routes with the next hops from before the change. The next pass expects those
+    /// after it.
+    ///
+    /// # Errors
+    /// Each route of the object needs a compilation; `compiled` is unchanged.
+    pub fn update_object(
+        &mut self,
+        node: &Node,
+        change: &ObjectChange,
+        compiled: &mut Compiled,
+    ) -> Result<Change, NeedsFullCompile> {
+        let known = self.known.as_mut().ok_or(NeedsFullCompile::Unknown)?;
+        if !object::is_one_write(node, change, &mut known.objects) {
+            return Err(NeedsFullCompile::Object(change.object.1));
+        }
+        if compiled.index.is_short() {
+            return Err(NeedsFullCompile::Full);
+        }
+        let after = NextHops::from(change.after.clone().unwrap_or_default());
+        self.incremental(node, compiled, |pass| {
+            pass.apply_object(change.object, after)
+        })
+    }
+
+    /// Runs an incremental compilation. If it fails, the next one must be full.
+    fn incremental(
+        &mut self,
+        node: &Node,
+        compiled: &mut Compiled,
+        apply: impl FnOnce(&mut ViewBuilder<'_>) -> Result<(), NeedsFullCompile>,
+    ) -> Result<Change, NeedsFullCompile> {
         let known = self.known.take().ok_or(NeedsFullCompile::Unknown)?;
         let log = ChangeLog {
             on: true,
             ..ChangeLog::default()
         };
         let mut pass = known.resume(node, &mut self.indices, compiled, log);
-        let mut done = pass.apply_changes(routes, neighbors, links);
+        let mut done = apply(&mut pass);
         if pass.routes.store.out.image.fib.len() > self.limits.fib as usize {
             done = done.and(Err(NeedsFullCompile::Full));
         }

@@ -10,7 +10,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::{AdjacencyId, GroupId, RouteId, ViewId};
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::{NextHop, Route, RouteKind};
+use sidestep_model::route::{NextHop, NextHops, Route, RouteKind};
 
 use super::allocator::TableFull;
 use super::error::{Skip, unsupported};
@@ -65,6 +65,19 @@ impl RouteCompiler<'_> {
         route: &Route,
         hops: &[&NextHop],
     ) -> Result<sidestep_route, Skip> {
+        let members = self.members(route, hops)?;
+        Ok(sidestep_route {
+            group: self.group(&members)?,
+            ..record(SIDESTEP_ROUTE_GROUP)
+        })
+    }
+
+    /// Returns the records of several next hops of a route, with their weights.
+    pub(super) fn members(
+        &mut self,
+        route: &Route,
+        hops: &[&NextHop],
+    ) -> Result<Vec<(RouteId, u16)>, Skip> {
         let mut members = Vec::new();
         for hop in hops {
             let mut member = self.next_hop(route, hop, None)?;
@@ -76,10 +89,7 @@ impl RouteCompiler<'_> {
             }
             members.push((self.member(route, hop, member)?, hop.weight));
         }
-        Ok(sidestep_route {
-            group: self.group(&members)?,
-            ..record(SIDESTEP_ROUTE_GROUP)
-        })
+        Ok(members)
     }
 
     /// Resolves an address with rule chains, and records that the current entry or path depends on
@@ -105,11 +115,16 @@ impl RouteCompiler<'_> {
         address: IpAddr,
     ) -> Result<NextHopResolution, Skip> {
         let route = match resolution {
-            Resolution::Route(key) => &self.node.routes[&key],
+            Resolution::Route(key) => match self.node.routes.get(&key) {
+                Some(route) => route,
+                // It was deleted, and what depends on it is compiled again.
+                None => return Ok(NextHopResolution::NoRoute),
+            },
             Resolution::NoRoute => return Ok(NextHopResolution::NoRoute),
             Resolution::Depends => return Ok(NextHopResolution::Depends),
         };
-        let Some(hops) = plain_hops(self.node, route) else {
+        let all = self.hops(route);
+        let Some(hops) = plain_hops(self.node, route, &all) else {
             return Ok(NextHopResolution::NotPlain);
         };
         let mut members = Vec::new();
@@ -147,8 +162,11 @@ impl RouteCompiler<'_> {
         let Some(Resolution::Route(key)) = only else {
             return Ok(None);
         };
-        let route = &self.node.routes[key];
-        let hops = plain_hops(self.node, route).unwrap_or_default();
+        let Some(route) = self.node.routes.get(key) else {
+            return Ok(None);
+        };
+        let all = self.hops(route);
+        let hops = plain_hops(self.node, route, &all).unwrap_or_default();
         let [(hop, dev)] = &hops[..] else {
             return Ok(None);
         };
@@ -189,19 +207,7 @@ impl RouteCompiler<'_> {
 
     /// Returns the index of a group of weighted routes.
     fn group(&mut self, members: &[(RouteId, u16)]) -> Result<GroupId, Skip> {
-        if members.len() > SIDESTEP_GROUP_SLOTS as usize {
-            return unsupported(format!(
-                "{} next hops; up to {SIDESTEP_GROUP_SLOTS} are possible",
-                members.len()
-            ));
-        }
-        let weights: Vec<u16> = members.iter().map(|(_, weight)| *weight).collect();
-        let slots: Vec<RouteId> = members
-            .iter()
-            .zip(slots(&weights))
-            .flat_map(|((route, _), slots)| std::iter::repeat_n(*route, slots))
-            .collect();
-        self.group_of(self.node.multipath_hash_seed, slots)
+        self.group_of(self.node.multipath_hash_seed, shares(members)?)
     }
 
     /// Returns the index of the group with this seed and one route per slot.
@@ -212,7 +218,7 @@ impl RouteCompiler<'_> {
             ..Default::default()
         };
         content.routes[..slots.len()].copy_from_slice(&slots);
-        let index = self.store.indices.groups.index_of(&GroupKey {
+        let index = self.store.indices.groups.index_of(&GroupKey::Slots {
             seed,
             slots: slots.clone(),
         })?;
@@ -221,12 +227,30 @@ impl RouteCompiler<'_> {
     }
 }
 
+/// Returns the route of each slot for weighted routes.
+pub(super) fn shares(members: &[(RouteId, u16)]) -> Result<Vec<RouteId>, Skip> {
+    if members.len() > SIDESTEP_GROUP_SLOTS as usize {
+        return unsupported(format!(
+            "{} next hops; up to {SIDESTEP_GROUP_SLOTS} are possible",
+            members.len()
+        ));
+    }
+    let weights: Vec<u16> = members.iter().map(|(_, weight)| *weight).collect();
+    let shares = members.iter().zip(slots(&weights));
+    let slots = shares.flat_map(|((route, _), slots)| std::iter::repeat_n(*route, slots));
+    Ok(slots.collect())
+}
+
 /// Returns the next hops of a route that only forwards, with their devices, and at least one.
-fn plain_hops<'a>(node: &Node, route: &'a Route) -> Option<Vec<(&'a NextHop, IfIndex)>> {
+fn plain_hops<'a>(
+    node: &Node,
+    route: &Route,
+    all: &'a NextHops,
+) -> Option<Vec<(&'a NextHop, IfIndex)>> {
     if route.kind != RouteKind::Unicast || route.key.tos != 0 {
         return None;
     }
-    let hops = alive(&route.next_hops).into_iter();
+    let hops = alive(all).into_iter();
     let plain = |hop: &'a NextHop| {
         let dev = hop.dev.filter(|_| hop.encap.is_none())?;
         let link = node.links.get(&dev)?;

@@ -8,7 +8,7 @@ use sidestep_datapath::{
 };
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
-use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::policy::ListId;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
@@ -32,7 +32,9 @@ pub struct Compiled {
 pub struct RouteInfo {
     /// Source route of the record. `None` for the action of a rule and for a continuation in
     /// [`Index::leads`].
-    pub route: Option<Route>,
+    pub route: Option<RouteKey>,
+    /// The route is the one that an SR policy steers away from (`beneath`), not the one in effect.
+    pub is_beneath: bool,
     /// Neighbor, if the record serves one neighbor on the link of a connected route.
     pub neighbor: Option<IpAddr>,
     /// Next hop of the route that a group member represents.
@@ -42,9 +44,19 @@ pub struct RouteInfo {
 }
 
 impl RouteInfo {
+    /// Returns the source route.
+    pub fn route<'n>(&self, node: &'n Node) -> Option<&'n Route> {
+        let key = self.route.as_ref()?;
+        if self.is_beneath {
+            node.policies.beneath(key)
+        } else {
+            node.routes.get(key)
+        }
+    }
+
     /// Returns the table entry that the record was made for.
     pub(super) fn entry(&self) -> Option<EntryKey> {
-        let of_route = EntryKey::new(&self.route.as_ref()?.key);
+        let of_route = EntryKey::new(self.route.as_ref()?);
         Some(EntryKey {
             prefix: self.neighbor.map_or(of_route.prefix, Prefix::host),
             ..of_route

@@ -6,9 +6,9 @@ use sidestep_datapath::abi::sidestep_route;
 use sidestep_datapath::{KeySlot, RouteId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
-use sidestep_model::node::{IfIndex, Mac};
+use sidestep_model::node::{IfIndex, Mac, TableId};
 use sidestep_model::policy::OnlyNextHop;
-use sidestep_model::route::{Family, RouteKey};
+use sidestep_model::route::{Family, ObjectId, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
 use super::chain::Chain;
@@ -37,11 +37,28 @@ pub(super) enum ViewKey {
 
 /// Key of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct GroupKey {
-    /// Seed of the flow hash.
-    pub seed: u32,
-    /// Route of each slot.
-    pub slots: Vec<RouteId>,
+pub(super) enum GroupKey {
+    /// Exactly this content.
+    Slots {
+        /// Seed of the flow hash.
+        seed: u32,
+        /// Route of each slot.
+        slots: Vec<RouteId>,
+    },
+    /// The next hops of a nexthop object, whatever they are.
+    Object(ObjectKey),
+}
+
+/// Key of the group of a nexthop object: the object, and the properties of its routes that their
+/// next hops depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ObjectKey {
+    pub object: ObjectId,
+    pub table: TableId,
+    pub family: Family,
+    pub mtu: Option<u32>,
+    /// Whether the kernel has the routes.
+    pub in_kernel: bool,
 }
 
 /// Key of an adjacency.

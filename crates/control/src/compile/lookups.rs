@@ -104,6 +104,15 @@ impl Lookups {
         }
     }
 
+    /// Adds the entries and paths whose lookups resolved to one of these routes.
+    pub fn resolved_to(&self, is: impl Fn(&RouteKey) -> bool, into: &mut BTreeSet<Dependent>) {
+        for answer in self.questions.values() {
+            if matches!(&answer.resolution, Resolution::Route(key) if is(key)) {
+                into.extend(answer.dependents.iter().copied());
+            }
+        }
+    }
+
     /// Adds the entries and paths whose lookups have another result after the change of an entry.
     pub fn affected(
         &self,

@@ -25,6 +25,7 @@ mod kept;
 mod keys;
 mod lookups;
 mod merge;
+mod object;
 mod policy;
 mod ports;
 mod record;

@@ -224,7 +224,8 @@ impl<'a> RouteCompiler<'a> {
         let index = self.member(route, hop, record)?;
         if record.counter.is_some() {
             let part = RouteInfo {
-                route: Some(route.clone()),
+                route: Some(route.key),
+                is_beneath: self.store.is_beneath(route),
                 neighbor: None,
                 next_hop: Some(hop.clone()),
                 counter: record.counter,

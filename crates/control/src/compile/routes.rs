@@ -9,7 +9,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
 use sidestep_model::node::{LinkKind, Node};
-use sidestep_model::route::{Encap, NextHop, Route, RouteKind};
+use sidestep_model::route::{Encap, NextHop, NextHops, ObjectId, Route, RouteKind};
 
 use super::allocator::TableFull;
 use super::error::{Skip, unsupported};
@@ -34,6 +34,8 @@ pub(super) struct RouteCompiler<'a> {
     pub hmac_keys: BTreeMap<u32, KeySlot>,
     /// Current entry or path, which depends on the lookups.
     pub dependent: Option<Dependent>,
+    /// The nexthop object that changes, with its new next hops. Its routes have the old ones.
+    pub changed_object: Option<(ObjectId, NextHops)>,
 }
 
 /// The record of a route.
@@ -88,7 +90,11 @@ impl RouteCompiler<'_> {
             }
             RouteKind::Other(number) => return unsupported(format!("route type {number}")),
         }
-        match &alive(&route.next_hops)[..] {
+        let hops = self.hops(route);
+        if let Some(record) = self.by_object(route, &hops)? {
+            return Ok(record);
+        }
+        match &alive(&hops)[..] {
             [] => unsupported("no next hop"),
             [next_hop] => self.next_hop(route, next_hop, neighbor),
             several => self.multipath(route, several),

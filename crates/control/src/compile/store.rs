@@ -26,6 +26,7 @@ use super::index::{
 };
 use super::indices::Indices;
 use super::keys::{AdjacencyKey, Via, ViewKey};
+use super::object::ObjectGroups;
 use super::record::{full_record, punt, record};
 use super::tables::Prefix;
 
@@ -39,6 +40,8 @@ pub(super) struct RecordStore<'a> {
     pub full_routes: [RouteId; 2],
     /// Views that some record no longer refers to.
     pub abandoned_views: Vec<ViewId>,
+    /// Groups of nexthop objects.
+    pub objects: ObjectGroups,
 }
 
 impl<'a> RecordStore<'a> {
@@ -48,6 +51,7 @@ impl<'a> RecordStore<'a> {
         indices: &'a mut Indices,
         out: &'a mut Compiled,
         full_routes: [RouteId; 2],
+        objects: ObjectGroups,
         log: ChangeLog,
     ) -> Self {
         Self {
@@ -57,6 +61,7 @@ impl<'a> RecordStore<'a> {
             log,
             full_routes,
             abandoned_views: Vec::new(),
+            objects,
         }
     }
 
@@ -134,11 +139,19 @@ impl<'a> RecordStore<'a> {
 
     /// Adds a group at its index.
     pub fn put_group(&mut self, index: GroupId, content: &sidestep_group, slots: Vec<RouteId>) {
-        if self.out.image.groups.contains_key(&index) {
-            return;
+        if !self.out.image.groups.contains_key(&index) {
+            self.set_group(index, content, slots);
         }
+    }
+
+    /// Adds or changes a group.
+    pub fn set_group(&mut self, index: GroupId, content: &sidestep_group, slots: Vec<RouteId>) {
         for &route in &slots {
             self.indices.routes.acquire(route);
+        }
+        let before = self.out.index.groups.get(&index).into_iter().flatten();
+        for &route in before {
+            self.indices.routes.release(route);
         }
         let (image, infos) = (&mut self.out.image.groups, &mut self.out.index.groups);
         self.log
@@ -147,6 +160,7 @@ impl<'a> RecordStore<'a> {
     }
 
     pub fn drop_group(&mut self, index: GroupId) {
+        self.objects.forget(index);
         let slots = self.out.index.groups.get(&index).cloned();
         for route in slots.into_iter().flatten() {
             self.indices.routes.release(route);
@@ -332,6 +346,11 @@ impl<'a> RecordStore<'a> {
         slot
     }
 
+    /// Whether an SR policy steers packets away from the route.
+    pub fn is_beneath(&self, route: &Route) -> bool {
+        self.node.policies.beneath(&route.key) == Some(route)
+    }
+
     /// Sets the route of a record, unless another route that shares it came first. Routes have
     /// priority over members of groups.
     pub fn set_route_info(
@@ -342,7 +361,8 @@ impl<'a> RecordStore<'a> {
         next_hop: Option<&NextHop>,
     ) {
         let info = RouteInfo {
-            route: Some(route.clone()),
+            route: Some(route.key),
+            is_beneath: self.is_beneath(route),
             neighbor,
             next_hop: next_hop.cloned(),
             counter: self.out.image.routes[&record].counter,
@@ -406,6 +426,7 @@ impl<'a> RecordStore<'a> {
         let index = self.intern(record)?;
         let nobodys = RouteInfo {
             route: None,
+            is_beneath: false,
             neighbor: None,
             next_hop: None,
             counter: CounterId::NONE,
@@ -555,7 +576,9 @@ impl<'a> RecordStore<'a> {
         let members = self.out.index.groups.get(&route.group).cloned();
         self.abandoned_views
             .extend(views.filter(|view| view.is_some()));
-        for member in members.into_iter().flatten().collect::<BTreeSet<_>>() {
+        let mut members = members.unwrap_or_default();
+        members.dedup();
+        for member in members.into_iter().collect::<BTreeSet<_>>() {
             self.abandon_views(member);
         }
     }

@@ -165,7 +165,7 @@ fn a_link_local_next_hop_is_on_the_link_of_the_sids_route() {
         let (index, _) = infos
             .find(|(_, info)| {
                 let route = info.route.as_ref();
-                route.is_some_and(|it| it.key.prefix.to_string() == prefix)
+                route.is_some_and(|key| key.prefix.to_string() == prefix)
             })
             .expect("a record");
         let adjacency = compiled.image.routes[index].adjacency;

@@ -18,13 +18,15 @@ use std::ops::RangeBounds;
 
 use sidestep_datapath::{RouteId, ViewId};
 use sidestep_model::node::{IfIndex, TableId};
-use sidestep_model::route::{Family, Route, RouteKey, RuleAction};
+use sidestep_model::route::{
+    Encap, Family, NextHop, NextHops, ObjectId, Route, RouteKey, RuleAction,
+};
 use thiserror::Error;
 
 use super::builder::ViewBuilder;
 use super::entries::CompiledRoute;
 use super::error::CompileError;
-use super::index::RouteInfo;
+use super::index::{Compiled, RouteInfo};
 use super::keys::{AdjacencyKey, Via, ViewKey};
 use super::lookups::Dependent;
 use super::record::is_proxy;
@@ -47,6 +49,9 @@ pub enum NeedsFullCompile {
     /// A view lost a reference, and only its own entries may still refer to it.
     #[error("a view may have become unreachable")]
     View,
+    /// The routes of a nexthop object need more than their group.
+    #[error("each route of nexthop object {0} changes")]
+    Object(u32),
     /// The number of changes makes a full compilation cheaper.
     #[error("{0} changes at once")]
     Many(usize),
@@ -83,6 +88,35 @@ impl ViewBuilder<'_> {
         for &dev in links {
             self.link(dev)?;
         }
+        self.rebuild(dirty, dependents)
+    }
+
+    /// Compiles the new next hops of a nexthop object, and what depends on routes that refer to it.
+    pub(super) fn apply_object(
+        &mut self,
+        object: ObjectId,
+        hops: NextHops,
+    ) -> Result<(), NeedsFullCompile> {
+        self.routes.changed_object = Some((object, hops));
+        self.routes
+            .rebuild_groups(object)
+            .map_err(|_| NeedsFullCompile::Object(object.1))?;
+        let mut dependents = BTreeSet::new();
+        let routes = &self.routes.node.routes;
+        let refers = |key: &RouteKey| routes.get(key).and_then(Route::object) == Some(object);
+        self.routes
+            .resolver
+            .lookups
+            .resolved_to(refers, &mut dependents);
+        self.rebuild(BTreeSet::new(), dependents)
+    }
+
+    /// Compiles these entries and dependents of lookups again, and the views that contain them.
+    fn rebuild(
+        &mut self,
+        mut dirty: BTreeSet<EntryKey>,
+        dependents: BTreeSet<Dependent>,
+    ) -> Result<(), NeedsFullCompile> {
         for dependent in dependents {
             match dependent {
                 Dependent::Entry(entry) => _ = dirty.insert(entry),
@@ -236,30 +270,51 @@ impl ViewBuilder<'_> {
         let Some(named) = self.routes.store.out.index.routes.get(&record).cloned() else {
             return;
         };
-        let Some(route) = named.route.as_ref().filter(|_| named.next_hop.is_none()) else {
-            return;
-        };
-        if named.entry() != Some(entry) {
+        if named.next_hop.is_some() || named.entry() != Some(entry) {
             return;
         }
         let other = self.other_user(entry, record);
-        let (neighbor, next_hop) = match other {
-            Some((_, neighbor)) => (neighbor, None),
-            // Only groups refer to it, or a rule if it has no counter.
-            None if named.counter.is_none() => (None, route.next_hops.first().cloned()),
-            None => (
-                None,
-                Some(route.next_hops.first().cloned().unwrap_or_default()),
-            ),
-        };
-        let of_group = next_hop.is_some().then_some(route);
-        let info = RouteInfo {
-            route: other.map(|(route, _)| route).or(of_group).cloned(),
-            neighbor,
-            next_hop,
-            counter: named.counter,
+        let store = &self.routes.store;
+        let info = match other {
+            Some((route, neighbor)) => RouteInfo {
+                route: Some(route.key),
+                is_beneath: store.is_beneath(route),
+                neighbor,
+                ..named
+            },
+            // Only groups refer to it.
+            None => RouteInfo {
+                neighbor: None,
+                next_hop: Some(self.next_hop_of(&named, record)),
+                ..named
+            },
         };
         self.routes.store.set_route(record, info);
+    }
+
+    /// Returns the next hop that a record stands for. A counted one has a route of its own.
+    fn next_hop_of(&self, named: &RouteInfo, record: RouteId) -> NextHop {
+        if let Some(key) = named.route.filter(|_| named.counter.is_some()) {
+            let node = self.routes.node;
+            let route = node
+                .policies
+                .beneath(&key)
+                .or_else(|| node.routes.get(&key));
+            let hop = route.and_then(|route| route.next_hops.first());
+            return hop.cloned().unwrap_or_default();
+        }
+        let Compiled { image, index } = &*self.routes.store.out;
+        let Some(record) = image.routes.get(&record) else {
+            return NextHop::new();
+        };
+        let adjacency = index.adjacencies.get(&record.adjacency);
+        let policy = index.policies.get(&record.policy_id());
+        NextHop {
+            dev: adjacency.map(|adjacency| adjacency.ifindex),
+            via: adjacency.and_then(|adjacency| adjacency.via),
+            encap: policy.map(|policy| Encap::Seg6(policy.encap.clone())),
+            ..NextHop::new()
+        }
     }
 
     /// Returns another entry with this record, preferably the next one of the same table, since

@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::answers::json;
 use super::fpm::Fpm;
+use super::urgent::UrgentTables;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request, run_directory};
 use crate::report;
@@ -86,9 +87,15 @@ impl Daemon {
             self.send_fragments();
             self.replies.flush(Instant::now());
             self.serve_fpm(program);
-            let (suspended, compiled, kernel) = (&mut self.suspended, &self.compiled, &self.kernel);
-            let mut retire = |retired| suspended.add(&retired, compiled, kernel);
-            let notified = self.mirror.process_with(&mut retire);
+            let mut tables = UrgentTables {
+                suspended: &mut self.suspended,
+                compiler: &mut self.compiler,
+                compiled: &mut self.compiled,
+                kernel: &mut self.kernel,
+                overlaid: &self.overlaid,
+            };
+            let mut urgent = |node: &_, change| tables.apply(node, change);
+            let notified = self.mirror.process_with(&mut urgent);
             let notified = notified.unwrap_or_else(|error| {
                 self.problem = Some(error.to_string());
                 Changes::default()

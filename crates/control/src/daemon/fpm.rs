@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use sidestep_mirror::fpm::{Counts, FRAME_MAX, decode, frame_length};
-use sidestep_mirror::{Mirror, Retired};
+use sidestep_mirror::{Mirror, OnUrgent};
 
+use super::urgent::UrgentTables;
 use super::{Daemon, Program};
 use crate::report;
 
@@ -165,7 +166,7 @@ impl Fpm {
 
 impl Session {
     /// Reads and applies frames. Returns why the session has ended, if it has.
-    fn read(&mut self, mirror: &mut Mirror, retire: &mut dyn FnMut(Retired)) -> Option<End> {
+    fn read(&mut self, mirror: &mut Mirror, urgent: &mut OnUrgent<'_>) -> Option<End> {
         let mut left = BYTES_AT_ONCE;
         while left > 0 {
             let space = &mut self.buffer[self.filled..];
@@ -192,7 +193,7 @@ impl Session {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Some(End::error(error.to_string())),
             }
-            if let Err(error) = self.apply(mirror, retire) {
+            if let Err(error) = self.apply(mirror, urgent) {
                 let text = format!("frame {}, {error}", self.frames + 1);
                 return Some(End::error(text));
             }
@@ -204,7 +205,7 @@ impl Session {
     fn apply(
         &mut self,
         mirror: &mut Mirror,
-        retire: &mut dyn FnMut(Retired),
+        urgent: &mut OnUrgent<'_>,
     ) -> Result<(), sidestep_mirror::fpm::FpmError> {
         let mut at = 0;
         while let Some(length) = frame_length(&self.buffer[at..self.filled])? {
@@ -214,7 +215,7 @@ impl Session {
             let frame = decode(bytes)?;
             let (messages, ignored) = (frame.messages, frame.ignored);
             let sender = frame.sender;
-            mirror.apply_fpm(frame, retire)?;
+            mirror.apply_fpm(frame, urgent)?;
             self.frames += 1;
             self.messages += messages;
             self.ignored += ignored;
@@ -247,9 +248,15 @@ impl Daemon {
         let now = Instant::now();
         let mut lines = Vec::new();
         if let Some(session) = &mut fpm.session {
-            let (suspended, compiled, kernel) = (&mut self.suspended, &self.compiled, &self.kernel);
-            let mut retire = |retired| suspended.add(&retired, compiled, kernel);
-            if let Some(end) = session.read(&mut self.mirror, &mut retire) {
+            let mut tables = UrgentTables {
+                suspended: &mut self.suspended,
+                compiler: &mut self.compiler,
+                compiled: &mut self.compiled,
+                kernel: &mut self.kernel,
+                overlaid: &self.overlaid,
+            };
+            let mut urgent = |node: &_, change| tables.apply(node, change);
+            if let Some(end) = session.read(&mut self.mirror, &mut urgent) {
                 lines.extend(fpm.close(end, &mut self.mirror, now));
             }
         }

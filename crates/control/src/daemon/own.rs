@@ -65,7 +65,7 @@ impl OverlaidNode {
         let Some(node) = &mut self.0 else {
             return routes;
         };
-        for key in &changes.routes {
+        for key in changes.routes.iter().chain(&changes.followed) {
             let ours = own.routes.get(key).filter(|route| !is_steering(route));
             let route = ours.or_else(|| mirrored.routes.get(key));
             node.set_route(*key, route.cloned());
@@ -154,7 +154,10 @@ fn devices(own: &mut Overlay) -> BTreeSet<IfIndex> {
 /// Mutable references to interfaces in the overlay, except for the keys of neighbors. Rules and the
 /// domain use names.
 fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
-    let hops = own.routes.values_mut().flat_map(|it| &mut it.next_hops);
+    let hops = own
+        .routes
+        .values_mut()
+        .flat_map(|it| it.next_hops.make_mut());
     let of_routes = hops.flat_map(|hop| {
         let local = match &mut hop.encap {
             Some(Encap::Seg6Local(local)) => [local.oif.as_mut(), local.iif.as_mut()],

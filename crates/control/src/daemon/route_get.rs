@@ -167,7 +167,7 @@ impl Selection {
 
     /// Returns the key of the selected route. The action of a rule has none.
     fn key(&self, index: &Index) -> Option<RouteKey> {
-        let of = |id: RouteId| Some(index.routes.get(&id)?.route.as_ref()?.key);
+        let of = |id: RouteId| index.routes.get(&id)?.route;
         self.route.and_then(of).or_else(|| self.hop.and_then(of))
     }
 

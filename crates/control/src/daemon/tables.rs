@@ -7,7 +7,7 @@ use sidestep_mirror::Changes;
 use sidestep_model::config::Overlay;
 use sidestep_model::route::RouteKey;
 
-use super::{Daemon, DaemonError, policies};
+use super::{Daemon, DaemonError, policies, urgent};
 use crate::compile::Counted;
 
 /// Minimum interval between attempts to fit what did not fit, while other entries come and go.
@@ -91,8 +91,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Updates the tables after changes of these routes, neighbors and links only. Returns false, with
-    /// nothing changed, if that requires a full compilation.
+    /// Updates the tables after changes of these routes, neighbors and links only. Returns false,
+    /// with nothing changed, if that requires a full compilation.
     pub(super) fn apply_incremental(&mut self, changes: &Changes) -> bool {
         let mirrored = self.mirror.node();
         let routes = self.overlaid.apply(mirrored, &self.own, changes);
@@ -110,16 +110,11 @@ impl Daemon {
         let Ok(change) = updated else {
             return false;
         };
-        let cleared = change
-            .new_counters()
-            .try_for_each(|slot| self.kernel.clear_route_counters(slot));
-        let mut publish = || self.kernel.publish(&change.delta, &compiled.image);
-        if cleared.and_then(|()| publish()).is_err() {
-            change.revert(compiled);
-            return false;
+        let is_published = urgent::publish(&mut self.kernel, &change, compiled);
+        if is_published {
+            self.compiler.accept();
         }
-        self.compiler.accept();
-        true
+        is_published
     }
 
     /// Reclaims indices that no packet can read any more. The grace period takes tens of

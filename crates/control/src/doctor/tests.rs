@@ -174,7 +174,8 @@ fn a_sid_with_a_vrf_table_needs_strict_mode() {
     route.next_hops = vec![sidestep_model::route::NextHop {
         encap: Some(encap),
         ..sidestep_model::route::NextHop::new()
-    }];
+    }]
+    .into();
     case.node.routes.insert(route.key, route);
     case.survey.vrf_strict_mode = Some(false);
     assert!(case.codes().contains(&"vrf_strict_mode_off".to_owned()));

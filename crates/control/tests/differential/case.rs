@@ -139,12 +139,8 @@ impl Case<'_> {
     pub fn to_nh4_on_link(&self) -> bool {
         let sid = self.last(SIDESTEP_TRACE_BEHAVIOR);
         let route = sid.and_then(|step| {
-            self.compiled
-                .index
-                .routes
-                .get(&RouteId(step.b))?
-                .route
-                .as_ref()
+            let info = self.compiled.index.routes.get(&RouteId(step.b))?;
+            info.route(self.node)
         });
         let encap = route.and_then(|route| route.next_hops.first()?.encap.as_ref());
         matches!(encap, Some(Encap::Seg6Local(local)) if local.nh4.is_some_and(on_link))

@@ -368,7 +368,9 @@ impl Follower {
             match self.compare() {
                 Ok(()) if self.left == left => return,
                 result => {
-                    let what = result.err().unwrap_or_else(|| format!("punted: {}", self.left));
+                    let what = result
+                        .err()
+                        .unwrap_or_else(|| format!("punted: {}", self.left));
                     assert!(Instant::now() < deadline, "{when}\n{what}");
                 }
             }

@@ -87,7 +87,7 @@ impl Kernel {
     }
 
     /// Writes the new records of the tables that routes refer to, then the groups and routes, then the
-    /// new paths of policies. A group refers to plain routes, and other routes refer to groups.
+    /// new paths of policies. The groups of nexthop objects change in place, word by word. A group refers to plain routes, and other routes refer to groups.
     fn write_records(&self, delta: &Delta, applied: &mut Applied) {
         let maps = &self.maps;
         publish(&maps.hmac_keys, delta.hmac_keys.added(), applied);
@@ -98,7 +98,7 @@ impl Kernel {
             .added()
             .partition(|(_, route)| route.group.is_some());
         publish(&maps.routes, plain.into_iter(), applied);
-        publish(&maps.groups, delta.groups.added(), applied);
+        publish(&maps.groups, delta.groups.upserts(), applied);
         publish(&maps.routes, grouped.into_iter(), applied);
         for (index, _, policy) in delta.policies.changed() {
             maps.policies.publish_first(index.0, policy);
@@ -366,6 +366,9 @@ impl Kernel {
         for (index, policy, _) in delta.policies.changed() {
             self.maps.policies.publish_first(index.0, policy);
         }
+        for (index, group, _) in delta.groups.changed() {
+            self.maps.groups.publish(index.0, group);
+        }
         let back: Vec<_> = delta
             .adjacencies
             .changed()
@@ -408,7 +411,8 @@ fn publish<'a, I: TableIndex + 'a, T: Record + 'a>(
 }
 
 /// Checks that the changes can be made and that the result fits in tables of these sizes. Only
-/// ports, adjacencies, and the paths of policies may change under an index in use.
+/// ports, adjacencies, the paths of policies and groups of nexthop objects may change under an
+/// index in use.
 fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
     check_content(delta)?;
     check_limits(delta, to, limits)?;

@@ -119,6 +119,8 @@ impl Table {
             Self::Ports | Self::Adjacencies => true,
             // The path of a segment list.
             Self::Policies => differ_in_first_word_only(from, to),
+            // The next hops of a nexthop object: any mixture of old and new slots has a route.
+            Self::Groups => has_all_slots(from) && has_all_slots(to),
             _ => false,
         }
     }
@@ -497,6 +499,15 @@ fn word<T: Record>(record: &T, i: usize) -> u64 {
 /// Whether two records differ in nothing but their first 8 bytes.
 pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
     (1..Mapped::<T>::WORDS).all(|i| word(a, i) == word(b, i))
+}
+
+/// Returns whether all slots of a group have a route, including those that are not in use. The first
+/// word has the number of slots and the seed.
+fn has_all_slots<T: Record>(group: &T) -> bool {
+    (1..Mapped::<T>::WORDS).all(|i| {
+        let word = word(group, i);
+        word as u32 != 0 && word >> 32 != 0
+    })
 }
 
 #[cfg(test)]

@@ -133,6 +133,7 @@ fn route_update(message: &Message<'_>, at: usize) -> Checked<Option<Update>> {
             route.owner = Owner::Fpm { in_kernel: false };
             route
                 .next_hops
+                .make_mut()
                 .iter_mut()
                 .for_each(without_container_flavor);
             Update::Route(route)

@@ -36,7 +36,7 @@ fn route(prefix: &str, next_hops: &[NextHop]) -> Route {
     Route {
         key: key(prefix),
         kind: RouteKind::Unicast,
-        next_hops: next_hops.to_vec(),
+        next_hops: next_hops.to_vec().into(),
         prefsrc: None,
         mtu: None,
         nhid: None,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::node::{IfIndex, Node, TableId};
-use crate::route::{NextHop, Owner, Route, RouteKey, RouteKind};
+use crate::route::{NextHop, NextHops, Owner, Route, RouteKey, RouteKind};
 use crate::source::{self, SourceCandidate};
 
 /// Metric of the kernel's own IPv6 routes: `IP6_RT_PRIO_ADDRCONF`.
@@ -151,7 +151,7 @@ fn add(
     let route = node.routes.entry(key).or_insert_with(|| Route {
         key,
         kind,
-        next_hops: vec![],
+        next_hops: NextHops::default(),
         prefsrc,
         mtu: None,
         nhid: None,
@@ -161,7 +161,7 @@ fn add(
     let ipv6 = matches!(prefix, IpNet::V6(_));
     let another = ipv6 && route.kind == kind && !route.next_hops.contains(&hop);
     if route.next_hops.is_empty() || another {
-        route.next_hops.push(hop);
+        route.next_hops.edit(|hops| hops.push(hop));
     }
 }
 

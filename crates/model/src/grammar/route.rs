@@ -233,7 +233,7 @@ impl<'a> Draft<'a> {
                 metric,
             },
             kind,
-            next_hops,
+            next_hops: next_hops.into(),
             prefsrc: self.prefsrc.map(|(_, address)| address),
             mtu: self.mtu,
             nhid: self.nhid,

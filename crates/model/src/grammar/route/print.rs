@@ -26,7 +26,7 @@ fn print_with(route: &Route, names: &dyn Names, style: Style, with_object: bool)
     let family = route.family();
     let next_hops: &[NextHop] = match route.nhid {
         Some(_) if !with_object => &[],
-        _ => route.next_hops.as_slice(),
+        _ => &route.next_hops,
     };
     let mut text = String::new();
     if route.kind != RouteKind::Unicast {
@@ -171,7 +171,7 @@ fn print_nexthop(
 /// Returns the default scope that `ip` gives an IPv4 route. `None` means global, which is not
 /// printed.
 fn shown_scope(route: &Route) -> Option<&'static str> {
-    let on_link = matches!(route.next_hops.as_slice(), [hop] if hop.via.is_none());
+    let on_link = matches!(route.next_hops[..], [ref hop] if hop.via.is_none());
     match route.kind {
         _ if route.family() == Family::V6 => None,
         RouteKind::Local => Some("host"),
