@@ -18,6 +18,7 @@ pub mod campaign;
 pub mod commands;
 pub mod compare;
 pub mod conform;
+pub mod converge;
 mod cpu;
 pub mod engine;
 pub mod fib;

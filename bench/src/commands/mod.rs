@@ -6,6 +6,7 @@ mod bar;
 mod compare;
 mod completion;
 mod conform;
+mod converge;
 mod fib;
 mod init;
 mod list;
@@ -50,6 +51,8 @@ pub enum Command {
     List(list::Args),
     /// Send packets of the RFCs through engines, and print which clauses hold
     Conform(conform::Args),
+    /// Change the path of many routes while packets pass, and print how long they take the old way
+    Converge(converge::Args),
     /// Compare IPv6 prefix tables of Sidestep and others: lookups, memory, changes
     Fib(fib::Args),
     /// Render page, plots and tables of a report.json again
@@ -69,6 +72,7 @@ impl Cli {
             Command::Run(args) => run::run(args, out),
             Command::List(args) => list::run(args, out),
             Command::Conform(args) => conform::run(args, out),
+            Command::Converge(args) => converge::run(args, out),
             Command::Fib(args) => fib::run(args, out),
             Command::Report(args) => report::run(args, out),
             Command::Compare(args) => compare::run(args, out),

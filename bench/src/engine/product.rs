@@ -131,6 +131,17 @@ impl Sidestep {
         Lab::sweep_of(NAME);
     }
 
+    /// Returns the output of `sidestep show counters -j` in a namespace.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub fn counters(&self, router: &Namespace) -> Result<String, Error> {
+        // The daemon waits at most 200 ms for a request. On a busy machine the client may take
+        // longer, so try again.
+        let ask = || self.text(router, &["show", "counters", "-j"]);
+        ask().or_else(|_| ask()).or_else(|_| ask())
+    }
+
     fn text(&self, router: &Namespace, words: &[&str]) -> Result<String, Error> {
         let path = self.path.to_string_lossy();
         let all: Vec<&str> = [&*path].into_iter().chain(words.iter().copied()).collect();
@@ -159,11 +170,7 @@ impl Running {
     /// # Errors
     /// The answer has no such counters.
     pub fn tally(&self, ports: &[&str]) -> Result<Vec<Tally>, Error> {
-        // The daemon waits at most 200 ms for a request. On a busy machine the client may take
-        // longer, so try again.
-        let ask = || self.text(&["show", "counters", "-j"]);
-        let text = ask().or_else(|_| ask()).or_else(|_| ask())?;
-        tallies(&text, ports)
+        tallies(&self.sidestep.counters(self.network.router()?)?, ports)
     }
 
     /// Returns the reasons of drops and punts, for an error message.
@@ -219,6 +226,18 @@ pub(super) fn tallies(text: &str, ports: &[&str]) -> Result<Vec<Tally>, Error> {
             text.trim_end()
         ))
     })
+}
+
+/// Returns the number of packets of a port that Sidestep left to Linux.
+///
+/// # Errors
+/// The output lacks this counter.
+pub fn punted(text: &str, port: &str) -> Result<u64, Error> {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    let mut ports = value["ports"].as_array().into_iter().flatten();
+    let port = ports.find(|it| it["name"] == port);
+    let punted = port.and_then(|port| port["punted"].as_u64());
+    punted.ok_or_else(|| Error::Wrong(format!("no counters: {}", text.trim_end())))
 }
 
 fn tally(text: &str, port: &str) -> Option<Tally> {

@@ -35,7 +35,7 @@ fn bash_completes_commands_and_options() {
     for (line, expected) in [
         (
             "sidestep-bench ",
-            "--help --version -V -h compare completion fib help init list report run",
+            "--help --version -V -h compare completion conform converge fib help init list report run",
         ),
         ("sidestep-bench r", "report run"),
         (

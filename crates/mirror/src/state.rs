@@ -59,6 +59,9 @@ pub(crate) struct State {
     urgent: Vec<Urgent>,
     /// Nexthop objects whose last change was handled as an urgent one.
     handled: BTreeSet<ObjectId>,
+    /// Nexthop objects of the kernel that were reported without the next hops of a lost link. The next
+    /// resync of the objects confirms this or corrects it.
+    presumed: BTreeSet<u32>,
     pub changed_routes: ChangedRoutes,
     /// SIDs of routing daemons that the kernel removed because their link went down.
     pub lost_sids: BTreeMap<RouteKey, IfIndex>,
@@ -177,7 +180,8 @@ impl State {
         for id in known {
             let object = (Source::Kernel, id);
             let (then, now) = (before.next_hops(id), self.objects.next_hops(id));
-            if then != now && self.routes.refer_to(object) && self.objects.contains(id) {
+            let differs = self.presumed.remove(&id) || then != now;
+            if differs && self.routes.refer_to(object) && self.objects.contains(id) {
                 self.note_object(object, then);
             }
         }
@@ -514,7 +518,7 @@ impl State {
         let was_up = self.links.get(&ifindex).is_some_and(LinkState::is_running);
         let is_up = state.is_running();
         if was_up && !is_up {
-            self.urgent.push(Urgent::Link(ifindex));
+            self.link_lost(ifindex);
         }
         if before != Some(silent(&state)) {
             self.stale.links.insert(ifindex);
@@ -530,6 +534,33 @@ impl State {
         if was_up != is_up {
             self.mark_fpm_dead(Some(ifindex));
         }
+    }
+
+    /// Reports a link that went down, and the nexthop objects that keep other next hops. The kernel
+    /// removes those of the link (`nexthop_flush_dev`), but holds the RTNL lock until it has updated
+    /// all routes.
+    fn link_lost(&mut self, dev: IfIndex) {
+        for id in self.objects.ids() {
+            let object = (Source::Kernel, id);
+            let users = self.routes.count_users(object);
+            let before = self.objects.next_hops(id).filter(|_| users > 0);
+            let Some(before) = before else {
+                continue;
+            };
+            let stays = |hop: &&NextHop| hop.dev != Some(dev);
+            let after: Vec<_> = before.iter().filter(stays).cloned().collect();
+            if after.is_empty() || after.len() == before.len() {
+                continue;
+            }
+            self.presumed.insert(id);
+            self.urgent.push(Urgent::Object(ObjectChange {
+                object,
+                before: Some(before),
+                after: Some(after),
+                routes: users,
+            }));
+        }
+        self.urgent.push(Urgent::Link(dev));
     }
 
     fn link_gone(&mut self, ifindex: IfIndex) {

@@ -1,6 +1,7 @@
 //! Measurements in network namespaces of this machine. They need root.
 
 mod campaign;
+mod converge;
 mod engines;
 mod exec_engine;
 mod fib;
