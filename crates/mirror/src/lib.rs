@@ -23,6 +23,7 @@
 //!   carrier.
 
 mod address;
+mod carrier;
 mod dump;
 pub mod egress;
 mod error;
@@ -55,6 +56,7 @@ use std::time::{Duration, Instant};
 use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_model::route::{ObjectChange, RouteKey};
 
+use crate::carrier::Carriers;
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
 #[doc(hidden)]
@@ -72,6 +74,11 @@ pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// LIMIT: datagrams that one [`Mirror::process`] reads. More pending notifications make the
 /// caller's next poll return at once.
 const DATAGRAMS: usize = 20_000;
+
+/// LIMIT: time from the loss of a carrier to its notification. The kernel first updates all routes.
+const CARRIER_TIME: Duration = Duration::from_secs(1);
+/// Number of routes from which on that time is long enough to watch carriers.
+const LATE_ROUTES: usize = 10_000;
 
 /// Longest delay between two resyncs, unless one resync takes longer.
 const DELAY_MAX: Duration = Duration::from_secs(1);
@@ -141,6 +148,7 @@ pub struct Mirror {
     kernel: Kernel,
     state: State,
     backoff: ResyncBackoff,
+    carriers: Option<Carriers>,
     all_seg6_enabled: Sysctl,
     seg6_flowlabel: Sysctl,
 }
@@ -197,6 +205,7 @@ impl Mirror {
             kernel,
             state: State::default(),
             backoff: ResyncBackoff::default(),
+            carriers: None,
             all_seg6_enabled: Sysctl::open("/proc/sys/net/ipv6/conf/all/seg6_enabled")?,
             seg6_flowlabel: Sysctl::open("/proc/sys/net/ipv6/seg6_flowlabel")?,
         };
@@ -255,6 +264,7 @@ impl Mirror {
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = vec![self.route_events.as_fd()];
         fds.extend(self.device_events.as_ref().map(AsFd::as_fd));
+        fds.extend(self.carriers.as_ref().map(AsFd::as_fd));
         fds
     }
 
@@ -275,6 +285,7 @@ impl Mirror {
     /// # Errors
     /// As for [`Mirror::process`].
     pub fn process_with(&mut self, urgent: &mut OnUrgent<'_>) -> Result<Changes, MirrorError> {
+        self.report_stopped(urgent);
         let resynced = self.drain(urgent)? && self.resync(urgent)?;
         Ok(Changes {
             resynced,
@@ -282,12 +293,42 @@ impl Mirror {
         })
     }
 
+    /// Watches the links with neighbors. With fewer routes, the kernel notifies of a lost carrier early
+    /// enough.
+    fn watch_carriers(&mut self) {
+        let is_late = self.state.node.routes.len() >= LATE_ROUTES;
+        if is_late && self.carriers.is_none() {
+            // Without the thread, the notification is early enough.
+            self.carriers = Carriers::start().ok();
+        }
+        if let Some(carriers) = &self.carriers {
+            let links = is_late.then(|| self.state.links_with_neighbors());
+            carriers.watch(links.unwrap_or_default());
+        }
+    }
+
+    /// Reports links that have stopped running, before the kernel notifies of it. If no notification
+    /// confirms this in time, everything about the link is read again.
+    fn report_stopped(&mut self, urgent: &mut OnUrgent<'_>) {
+        for link in self.carriers.iter().flat_map(Carriers::stopped) {
+            self.state.stop_running(link, Instant::now() + CARRIER_TIME);
+        }
+        self.state.report(urgent);
+    }
+
+    /// Whether a link has stopped running and its notification has not come yet.
+    pub fn awaits_links(&self) -> bool {
+        !self.state.awaited.is_empty()
+    }
+
     /// Returns when to call [`Mirror::process`] although no socket of [`Mirror::fds`] is readable:
     /// some state is stale, or the lifetime of a route ends. While the kernel changes as fast as the
     /// mirror reads, this time is later after each call, so that the caller has time for other work.
     pub fn due(&self) -> Option<Instant> {
         let resync = (!self.is_current()).then(|| self.backoff.next.unwrap_or_else(Instant::now));
-        resync.into_iter().chain(self.state.lifetimes.next()).min()
+        let awaited = self.state.awaited.values().min().copied();
+        let others = self.state.lifetimes.next().into_iter().chain(awaited);
+        resync.into_iter().chain(others).min()
     }
 
     /// Whether no part of the node is stale.
@@ -298,6 +339,7 @@ impl Mirror {
     /// Resyncs stale state if the backoff time has passed. Returns true if nothing is stale then.
     fn resync(&mut self, urgent: &mut OnUrgent<'_>) -> Result<bool, MirrorError> {
         self.state.check_dump();
+        self.state.stop_waiting(Instant::now());
         let lifetimes = self.state.lifetimes.take_due(Instant::now());
         self.state.stale.lifetimes.extend(lifetimes);
         if self.state.stale.is_empty() {
@@ -339,6 +381,7 @@ impl Mirror {
     /// source, HMAC keys, address labels, and the XDP features of each device. Returns true if one changed. Costs a
     /// dump of the links: measured 30 µs, and 5 µs more for each link.
     pub fn poll_sysctls(&mut self) -> Result<bool, MirrorError> {
+        self.watch_carriers();
         let settings = self.kernel.settings()?;
         let features = self.kernel.xdp_features()?;
         let changed = self.state.node_settings(

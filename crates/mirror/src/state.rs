@@ -2,7 +2,8 @@
 //! sends requests to the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
 
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_model::hmac::HmacKeys;
@@ -11,6 +12,7 @@ use sidestep_model::route::{Encap, Family, NextHop, ObjectChange, Route, RouteKe
 use sidestep_model::source::{self, AddressLabel, SourceCandidate};
 
 use crate::address::{self, Address, Notice};
+use crate::carrier::Links;
 use crate::error::MirrorError;
 use crate::fpm::{FpmState, is_dead};
 use crate::genl::DeviceEvent;
@@ -62,6 +64,8 @@ pub(crate) struct State {
     /// Nexthop objects of the kernel that were reported without the next hops of a lost link. The next
     /// resync of the objects confirms this or corrects it.
     presumed: BTreeSet<u32>,
+    /// Links that have stopped running, with the time until which their notification is awaited.
+    pub awaited: BTreeMap<IfIndex, Instant>,
     pub changed_routes: ChangedRoutes,
     /// SIDs of routing daemons that the kernel removed because their link went down.
     pub lost_sids: BTreeMap<RouteKey, IfIndex>,
@@ -70,6 +74,9 @@ pub(crate) struct State {
     changed_links: BTreeSet<IfIndex>,
     changed_other: bool,
 }
+
+/// The first address in the order of neighbors.
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// State of the last dump of IPv6 routes.
 ///
@@ -517,6 +524,9 @@ impl State {
         let before = self.links.get(&ifindex).map(silent);
         let was_up = self.links.get(&ifindex).is_some_and(LinkState::is_running);
         let is_up = state.is_running();
+        if !is_up {
+            self.awaited.remove(&ifindex);
+        }
         if was_up && !is_up {
             self.link_lost(ifindex);
         }
@@ -563,7 +573,40 @@ impl State {
         self.urgent.push(Urgent::Link(dev));
     }
 
+    /// Handles a link that has stopped running without a notification yet, and awaits that.
+    pub fn stop_running(&mut self, link: IfIndex, until: Instant) {
+        if self.links.get(&link).is_some_and(LinkState::is_running) {
+            self.awaited.insert(link, until);
+            self.link_lost(link);
+        }
+    }
+
+    /// Returns the links with neighbors.
+    pub fn links_with_neighbors(&self) -> Links {
+        let mut found = Links::new();
+        let mut from = IfIndex(0);
+        while let Some(((dev, _), _)) = self.node.neighbors.range((from, UNSPECIFIED)..).next() {
+            let link = self.links.get(dev);
+            found.extend(link.map(|link| (*dev, link.name.clone())));
+            from = IfIndex(dev.0.saturating_add(1));
+        }
+        found
+    }
+
+    /// Reads everything again about links whose notification did not come.
+    pub fn stop_waiting(&mut self, now: Instant) {
+        let stale = &mut self.stale.links;
+        self.awaited.retain(|link, until| {
+            let is_late = *until <= now;
+            if is_late {
+                stale.insert(*link);
+            }
+            !is_late
+        });
+    }
+
     fn link_gone(&mut self, ifindex: IfIndex) {
+        self.awaited.remove(&ifindex);
         self.links.remove(&ifindex);
         self.lost_sids.retain(|_, dev| *dev != ifindex);
         self.stale.rules |= self.rules.refer_otherwise(ifindex);

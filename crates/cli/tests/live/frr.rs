@@ -196,7 +196,8 @@ const MARK: [u8; 4] = *b"way!";
 
 /// Adds the sequence numbers of the packets that a host has received.
 fn receive(socket: &FrameSocket, numbers: &mut BTreeSet<u32>) {
-    while let Some(frame) = socket.receive(Duration::ZERO).expect("receive") {
+    // A link that goes down is an error of its socket once.
+    while let Ok(Some(frame)) = socket.receive(Duration::ZERO) {
         let Some((head, number)) = frame.split_last_chunk::<4>() else {
             continue;
         };
@@ -218,7 +219,12 @@ fn switched_after(star: &Star, change: &str) -> (Duration, usize, u64) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
         if changed.is_none() && begun.elapsed() > Duration::from_millis(200) {
-            star.ip().run(change);
+            if let Some(there) = change.strip_prefix("b: ") {
+                let words: Vec<&str> = ["ip"].into_iter().chain(there.split(' ')).collect();
+                star.host("b").exec(&words).expect("the link goes down");
+            } else {
+                star.ip().run(change);
+            }
             changed = Some(Instant::now());
         }
         let number = sent.len() as u32;
@@ -247,8 +253,8 @@ fn switched_after(star: &Star, change: &str) -> (Duration, usize, u64) {
 }
 
 /// Changes of the way to `b` with nexthop object 3, which many routes share. Each is a name, the
-/// preparation, the change, and the number of packets that may be lost.
-const CHANGES: [(&str, &[&str], &str, usize); 5] = [
+/// preparation, the change (`b:` on host `b`), and the number of packets that may be lost.
+const CHANGES: [(&str, &[&str], &str, usize); 6] = [
     (
         "the route of the first segment is replaced",
         &["nexthop add id 3 encap seg6 mode encap segs fc00:2::e via fc00:b::2 dev eth1"],
@@ -286,7 +292,17 @@ const CHANGES: [(&str, &[&str], &str, usize); 5] = [
             "nexthop add id 3 group 1/2",
         ],
         "link set eth1 down",
-        50,
+        20,
+    ),
+    (
+        "the far end of a link goes down",
+        &[
+            "nexthop add id 1 via fc00:b::2 dev eth1",
+            "nexthop add id 2 via fc00:c::2 dev eth2",
+            "nexthop add id 3 group 1/2",
+        ],
+        "b: link set eth0 down",
+        20,
     ),
 ];
 

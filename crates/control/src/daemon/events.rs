@@ -128,7 +128,8 @@ impl Daemon {
                 self.on_change(&notified, all);
                 retry_due = now + RETRY;
             }
-            if self.problem.is_none() && self.mirror.is_current() {
+            let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
+            if self.problem.is_none() && is_known {
                 self.suspended.resume(&self.compiled, &self.kernel);
             }
             if now >= neighbors_due {
