@@ -15,7 +15,8 @@ use sidestep_testkit::{Namespace, Napi};
 use crate::common::program;
 use crate::support::left::{run_folder, traces};
 use crate::support::{
-    Star, begin, constant, counters, eventually, modes, output, printed, report, sidestep, text_of,
+    PATIENCE, Star, begin, constant, counters, eventually, eventually_within, modes, output,
+    printed, report, sidestep, text_of,
 };
 
 /// Changes the version of the pins in a folder, which is in the first bytes of the value.
@@ -170,8 +171,8 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
     // removed one.
     let star = Star::new("liveother");
     gone.abandon();
-    // The kernel removes a namespace some time after its last user.
-    eventually("it is removed", || {
+    // The kernel removes a namespace some time after its last user, one after the other.
+    eventually_within(6 * PATIENCE, "it is removed", || {
         drop(star.run(&["--mode", "tc", "eth0"]));
         (!run_gone.exists() && !Path::new(&pins_gone).exists()).then_some(())
     });

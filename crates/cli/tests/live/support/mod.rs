@@ -390,8 +390,13 @@ pub fn wait(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Calls `ask` repeatedly until it returns `Some`.
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, ask)
+}
+
+/// Calls `ask` repeatedly until it returns `Some`, for this time.
+pub fn eventually_within<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
     loop {
         if let Some(answer) = ask() {
             return answer;
@@ -399,7 +404,7 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(
             Instant::now() < deadline,
             "{what}: not within {} s",
-            PATIENCE.as_secs()
+            limit.as_secs()
         );
         thread::sleep(Duration::from_millis(2));
     }
