@@ -9,13 +9,13 @@ pub struct Change {
     pub about: &'static str,
     /// Arguments of `ip` that prepare the router.
     pub prepare: &'static [&'static str],
-    /// What follows the prefix in each service route.
+    /// Words after the prefix of each service route.
     pub route: &'static str,
     /// Node on which the command runs.
     pub node: &'static str,
     /// Arguments of `ip`.
     pub command: &'static str,
-    /// Whether packets then go to host `c`; otherwise they go on to `b`.
+    /// Whether the command moves packets to host `c`.
     pub moves: bool,
 }
 

@@ -105,7 +105,7 @@ impl<'a> Network<'a> {
             Some(program) => punted(&program.counters(network.lab.namespace("r")?)?, INGRESS),
             None => Ok(0),
         };
-        // What the daemon does after its start has ended.
+        // Time for the work of the daemon after its start.
         thread::sleep(Duration::from_millis(500));
         let before = punted()?;
         let words: Vec<&str> = ["ip"]

@@ -40,7 +40,7 @@ pub struct Options {
     pub after: Duration,
 }
 
-/// What a point had in each round.
+/// Observations of a point, one for each round.
 type Rounds = Vec<Observed>;
 
 /// Results of an engine for a change: by number of routes.
@@ -181,7 +181,7 @@ fn point(routes: usize, rounds: &Rounds) -> Point {
     Point::of(routes as f64, times)
 }
 
-/// Returns the table with a row for each point. Of several rounds, each cell has the worst.
+/// Returns the table with a row for each point. A cell has the worst value of all rounds.
 fn table(results: &[Results]) -> Table {
     let heads = [
         "change",

@@ -20,7 +20,7 @@ const MARK: [u8; 4] = *b"way!";
 /// Octets of an Ethernet header, an IPv6 header and a UDP header.
 const HEADERS: usize = 14 + 40 + 8;
 
-/// What happened to the packets around a change.
+/// Fate of the packets around a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
     /// Time from the start of the command to the last packet that was sent and took the old way.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKind};
+use sidestep_model::route::{Encap, Family, NextHop, NextHops, Route, RouteKind};
 pub(crate) use sidestep_model::route::{ObjectId, Source};
 
 use crate::route::HopAttributes;
@@ -156,19 +156,7 @@ impl Objects {
         let Some(id) = route.nhid else {
             return;
         };
-        let hops = self.next_hops(id);
-        route.kind = match hops {
-            Some(_) => RouteKind::Unicast,
-            None => RouteKind::Blackhole,
-        };
-        let mut hops = hops.unwrap_or_default();
-        match (family(&route.key), hops.as_mut_slice()) {
-            // As in the message of a route, see `route::decode`.
-            (Family::V6, hops) => hops.sort_unstable(),
-            (Family::V4, [only]) => only.weight = 1,
-            (Family::V4, _) => {}
-        }
-        route.next_hops = hops.into();
+        (route.kind, route.next_hops) = for_routes(self.next_hops(id), family(&route.key));
     }
 
     /// Returns the next hops of an object, or none if packets are dropped.
@@ -199,6 +187,23 @@ impl Objects {
         }
         Some(hops)
     }
+}
+
+/// Returns kind and next hops of the routes of a family, from those of their object. Without next hops
+/// it drops packets.
+pub(crate) fn for_routes(hops: Option<Vec<NextHop>>, family: Family) -> (RouteKind, NextHops) {
+    let kind = match hops {
+        Some(_) => RouteKind::Unicast,
+        None => RouteKind::Blackhole,
+    };
+    let mut hops = hops.unwrap_or_default();
+    match (family, hops.as_mut_slice()) {
+        // As in the message of a route, see `route::decode`.
+        (Family::V6, hops) => hops.sort_unstable(),
+        (Family::V4, [only]) => only.weight = 1,
+        (Family::V4, _) => {}
+    }
+    (kind, hops.into())
 }
 
 /// Returns the pairs (member, group) of a group; none for another object.

@@ -58,8 +58,8 @@ impl RouteCompiler<'_> {
         }
     }
 
-    /// Returns the record of a route that refers to a nexthop object. There is none if its next hops
-    /// depend on more than the object, or if there is only one and the groups are full.
+    /// Returns the record of a route that refers to a nexthop object. Returns none if the next
+    /// hops depend on more than the object, or for one next hop if the groups are full.
     pub(super) fn by_object(
         &mut self,
         route: &Route,
