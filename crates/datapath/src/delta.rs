@@ -45,8 +45,8 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
     }
 
     /// Changes an entry of a table and records the change. An entry that returns to its old value
-    /// leaves no change.
-    pub fn set(&mut self, table: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    /// leaves no change. Returns the value that the table had.
+    pub fn set(&mut self, table: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {
         let before = match value.clone() {
             Some(value) => table.insert(key.clone(), value),
             None => table.remove(&key),
@@ -61,10 +61,11 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
             }
             Entry::Vacant(vacant) => {
                 if before != value {
-                    vacant.insert((before, value));
+                    vacant.insert((before.clone(), value));
                 }
             }
         }
+        before
     }
 
     /// Restores a table to its content before these changes.

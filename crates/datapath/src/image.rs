@@ -1,6 +1,7 @@
 //! Content of every table by index. The compiler produces it, [`crate::Native`] runs on it, and
 //! [`crate::Kernel`] publishes it to the BPF maps.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::abi::{
@@ -10,8 +11,8 @@ use crate::abi::{
 };
 use sidestep_fib::Prefix;
 
-/// Key of the prefix table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Key of the prefix table. Ordered by its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FibKey {
     /// View of the prefix table, never `NONE`.
     pub view: ViewId,
@@ -19,6 +20,20 @@ pub struct FibKey {
     pub address: [u8; 16],
     /// Prefix length in bits: 0 to 128, for IPv4 0 to 32.
     pub length: u8,
+}
+
+// PERF: an array compares more slowly than a number.
+impl Ord for FibKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let fields = |key: &Self| (key.view, u128::from_be_bytes(key.address), key.length);
+        fields(self).cmp(&fields(other))
+    }
+}
+
+impl PartialOrd for FibKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl FibKey {

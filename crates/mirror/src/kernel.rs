@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::{IfIndex, TableId};
-use sidestep_model::route::{Family, Route};
+use sidestep_model::route::{Family, NextHops, Route};
 use sidestep_model::source::AddressLabel;
 
 use crate::address::{self, IFADDRLBLMSG, IFADDRMSG, Notice};
@@ -19,7 +19,7 @@ use crate::object::{self, NHMSG, Object};
 use crate::route::{self, RTMSG, Reported};
 use crate::rule::{self, FIB_RULE_HDR, ReportedRule};
 use crate::socket::Socket;
-use crate::wire::Body;
+use crate::wire::{Body, Message};
 
 /// Opens a socket that receives all rtnetlink notifications that affect the node.
 pub(crate) fn subscribe(receive_buffer: usize) -> Result<Socket, MirrorError> {
@@ -127,7 +127,18 @@ impl Kernel {
             kind: libc::RTM_GETROUTE,
             body: &body.0,
         };
-        match self.requester.dump(request, route::decode) {
+        let mut last = NextHops::default();
+        let decode = |message: &Message<'_>| {
+            let mut reported = route::decode(message)?;
+            // Most of many routes have the next hops of the route before.
+            if reported.route.next_hops == last {
+                reported.route.next_hops.clone_from(&last);
+            } else {
+                last.clone_from(&reported.route.next_hops);
+            }
+            Some(reported)
+        };
+        match self.requester.dump(request, decode) {
             Err(error) if is_missing(&error) => Ok(Vec::new()),
             other => other,
         }

@@ -110,7 +110,7 @@ pub struct Changes {
     /// Neighbors that were added, removed, or got another link-layer address, in order. Neighbors
     /// of a removed link are not included.
     pub neighbors: Vec<(IfIndex, IpAddr)>,
-    /// Links that only went up or down, in order.
+    /// Links that only went up or down, or got another peer, in order.
     pub links: Vec<IfIndex>,
     /// Links otherwise, addresses or rules changed.
     pub other: bool,
@@ -237,9 +237,9 @@ impl Mirror {
         self.device_events.is_some()
     }
 
-    /// Sets [`Link::peer`](sidestep_model::node::Link::peer) of all links. Returns true if one
-    /// changed.
-    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> bool {
+    /// Sets [`Link::peer`](sidestep_model::node::Link::peer) of all links. Returns the links with
+    /// another peer, in order.
+    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> Vec<IfIndex> {
         self.state.set_peers(peers)
     }
 

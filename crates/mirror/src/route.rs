@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, TableId};
-use sidestep_model::route::{NextHop, Owner, Route, RouteKey, RouteKind};
+use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
 
 use crate::seg6;
 use crate::wire::{
@@ -164,7 +164,8 @@ impl<'a> HopAttributes<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        self.via.is_none() && self.dev.is_none() && self.encap_type.is_none()
+        let has_encap = self.encap_type.is_some() || self.encap.is_some();
+        self.via.is_none() && self.dev.is_none() && !has_encap
     }
 
     pub fn next_hop(self, flags: u8, weight: u16) -> NextHop {
@@ -176,9 +177,11 @@ impl<'a> HopAttributes<'a> {
             // A next hop on a link without carrier (RTNH_F_LINKDOWN) remains usable, unless
             // ignore_routes_with_linkdown is set. The kernel then reports RTNH_F_DEAD as well.
             dead: flags & RTNH_F_DEAD != 0,
-            encap: self
-                .encap_type
-                .map(|encap_type| seg6::decode(encap_type, self.encap.unwrap_or_default())),
+            encap: match (self.encap_type, self.encap) {
+                (Some(of), value) => Some(seg6::decode(of, value.unwrap_or_default())),
+                (None, Some(_)) => Some(Encap::Unsupported("an unknown type".to_owned())),
+                (None, None) => None,
+            },
         }
     }
 }

@@ -21,6 +21,9 @@ use crate::object::{ObjectId, Source};
 /// daemon.
 const RTPROT_RA: u8 = 9;
 
+/// Inverse of the share of all routes from which on a dump replaces them in one pass.
+const MOST: usize = 8;
+
 /// All routes of the node.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTable {
@@ -34,9 +37,10 @@ pub(crate) struct RouteTable {
 /// Keys of changed routes.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedRoutes {
-    routes: BTreeSet<RouteKey>,
+    /// In the order of the changes. A key repeats.
+    routes: Vec<RouteKey>,
     /// Routes that changed only in the next hops of their nexthop object.
-    by_object: BTreeMap<ObjectId, BTreeSet<RouteKey>>,
+    by_object: BTreeMap<ObjectId, Vec<RouteKey>>,
 }
 
 impl ChangedRoutes {
@@ -52,14 +56,15 @@ impl ChangedRoutes {
             before.object().filter(|_| same == *before)
         });
         match by_object {
-            Some(object) => _ = self.by_object.entry(object).or_default().insert(key),
-            None => _ = self.routes.insert(key),
+            Some(object) => self.by_object.entry(object).or_default().push(key),
+            None => self.routes.push(key),
         }
     }
 
-    /// Returns the changed routes, and those that only followed one of these objects.
+    /// Returns the changed routes, and those that only followed one of these objects. Both are in
+    /// order.
     pub fn divide(mut self, handled: &BTreeSet<ObjectId>) -> (Vec<RouteKey>, Vec<RouteKey>) {
-        let mut followed = BTreeSet::new();
+        let mut followed = Vec::new();
         for (object, mut keys) in self.by_object {
             let all = if handled.contains(&object) {
                 &mut followed
@@ -68,11 +73,12 @@ impl ChangedRoutes {
             };
             all.append(&mut keys);
         }
-        followed.retain(|key| !self.routes.contains(key));
-        (
-            self.routes.into_iter().collect(),
-            followed.into_iter().collect(),
-        )
+        for keys in [&mut self.routes, &mut followed] {
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        followed.retain(|key| self.routes.binary_search(key).is_err());
+        (self.routes, followed)
     }
 }
 
@@ -189,6 +195,9 @@ impl RouteTable {
     ) {
         // The sort is stable: routes with one key keep the kernel's order.
         dumped.sort_by_key(|route| route.key);
+        if dumped.len() >= node.routes.len() / MOST {
+            return self.replace_most(node, dumped, covered, changed);
+        }
         let shared = self.shared.iter().filter(|it| it.1.iter().any(&covered));
         let mut gone: BTreeSet<RouteKey> = shared.map(|it| *it.0).collect();
         gone.extend(
@@ -212,6 +221,66 @@ impl RouteTable {
         for key in gone {
             self.edit(Source::Kernel, node, key, changed, |routes| {
                 merge(routes, Vec::new(), &covered);
+            });
+        }
+    }
+
+    /// As [`RouteTable::replace`], in one pass over all routes.
+    fn replace_most(
+        &mut self,
+        node: &mut Node,
+        dumped: Vec<Route>,
+        covered: impl Fn(&Route) -> bool,
+        changed: &mut ChangedRoutes,
+    ) {
+        let mut known = std::mem::take(&mut node.routes).into_iter().peekable();
+        let mut dumped = dumped.into_iter().peekable();
+        let mut routes = Vec::with_capacity(known.len().max(dumped.len()));
+        let mut users: BTreeMap<ObjectId, Vec<RouteKey>> = BTreeMap::new();
+        let mut special = Vec::new();
+        loop {
+            let keys = known.peek().map(|it| it.0).into_iter();
+            let keys = keys.chain(dumped.peek().map(|route| route.key));
+            let Some(key) = keys.min() else { break };
+            let before = known.next_if(|it| it.0 == key).map(|it| it.1);
+            let first = dumped.next_if(|route| route.key == key);
+            let more = std::iter::from_fn(|| dumped.next_if(|route| route.key == key));
+            let more: Vec<Route> = more.collect();
+            let stays = |route: &Route| Source::of(route) == Source::Fpm || !covered(route);
+            let (stays, is_shared) = (
+                before.as_ref().is_some_and(stays),
+                self.shared.contains_key(&key),
+            );
+            if stays || is_shared || !more.is_empty() {
+                routes.extend(before.map(|before| (key, before)));
+                if is_shared || first.is_some() {
+                    special.push((key, first.into_iter().chain(more).collect()));
+                }
+                continue;
+            }
+            let mut after = first;
+            let object = |route: &Option<Route>| route.as_ref().and_then(Route::object);
+            let (left, joined) = (object(&before), object(&after));
+            if left != joined {
+                self.note_users(key, left.as_slice(), &[]);
+                if let Some(joined) = joined {
+                    users.entry(joined).or_default().push(key);
+                }
+            }
+            if let Some(after) = &mut after {
+                self.known.share(&mut after.next_hops);
+            }
+            changed.note(key, before.as_ref(), after.as_ref());
+            routes.extend(after.map(|after| (key, after)));
+        }
+        node.routes = routes.into_iter().collect();
+        for (object, keys) in users {
+            let mut keys = keys.into_iter().collect();
+            self.users.entry(object).or_default().append(&mut keys);
+        }
+        for (key, fresh) in special {
+            self.edit(Source::Kernel, node, key, changed, |routes| {
+                merge(routes, fresh, &covered);
             });
         }
     }

@@ -126,7 +126,10 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
             SEG6_LOCAL_OIF => local.oif = Some(IfIndex(number(&attribute, "seg6local oif")?)),
             SEG6_LOCAL_COUNTERS => local.count = true,
             SEG6_LOCAL_FLAVORS => local.flavors = flavors(&attribute)?,
-            other => return Err(format!("seg6local attribute {other}")),
+            other => {
+                let name = action.descriptor().name;
+                return Err(format!("seg6local action {name} with attribute {other}"));
+            }
         }
     }
     Ok(local)

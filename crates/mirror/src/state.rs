@@ -328,15 +328,18 @@ impl State {
         std::mem::replace(&mut self.changed_other, before)
     }
 
-    /// Sets the peers that TC may redirect to. Returns true if one changed.
-    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> bool {
-        if self.peers == peers {
-            return false;
-        }
+    /// Sets the peers that TC may redirect to. Returns the links with another peer, in order.
+    pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> Vec<IfIndex> {
         self.peers = peers;
-        let before = std::mem::take(&mut self.changed_other);
-        self.rebuild_all();
-        std::mem::replace(&mut self.changed_other, before)
+        let mut changed = Vec::new();
+        for (ifindex, link) in &mut self.node.links {
+            let peer = self.peers.get(ifindex).copied();
+            if link.peer != peer {
+                link.peer = peer;
+                changed.push(*ifindex);
+            }
+        }
+        changed
     }
 
     /// Returns the changes since the last call.

@@ -1,5 +1,6 @@
 //! Routes and policy rules, as rtnetlink has them.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -98,8 +99,9 @@ impl Owner {
     }
 }
 
-/// Identity of a route. The kernel refuses a second `ip route add` with the same key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Identity of a route. The kernel refuses a second `ip route add` with the same key. Ordered by its
+/// fields, so that the routes of a table and those of a prefix follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RouteKey {
     /// Table.
     pub table: TableId,
@@ -111,6 +113,31 @@ pub struct RouteKey {
     pub tos: u8,
     /// Metric (IPv6) or priority (IPv4); the lowest wins.
     pub metric: u32,
+}
+
+// PERF: trees of routes compare keys all the time, and prefixes compare faster as numbers.
+impl Ord for RouteKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let number = |prefix: &IpNet| match prefix {
+            IpNet::V4(net) => (
+                Family::V4,
+                u128::from(net.addr().to_bits()),
+                net.prefix_len(),
+            ),
+            IpNet::V6(net) => (Family::V6, net.addr().to_bits(), net.prefix_len()),
+        };
+        let first = self.table.cmp(&other.table);
+        first
+            .then_with(|| number(&self.prefix).cmp(&number(&other.prefix)))
+            .then_with(|| self.from.cmp(&other.from))
+            .then_with(|| (self.tos, self.metric).cmp(&(other.tos, other.metric)))
+    }
+}
+
+impl PartialOrd for RouteKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl RouteKey {

@@ -5,9 +5,10 @@
 //! retired. Until the index is reclaimed, the allocator remembers its key, so that a route that
 //! flaps gets the same index again.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeBounds;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hash};
 
+use hashbrown::{DefaultHashBuilder, HashTable};
 use sidestep_datapath::TableIndex;
 
 /// Allocates indices from 1 for keys of type `K`.
@@ -15,7 +16,9 @@ use sidestep_datapath::TableIndex;
 pub(crate) struct IndexAllocator<K, I> {
     table: &'static str,
     limit: u32,
-    used: BTreeMap<K, I>,
+    /// Indices by the hash of their keys, which `slots` has.
+    used: HashTable<I>,
+    hasher: DefaultHashBuilder,
     /// Slots by index. Slot 0 stays empty.
     slots: Vec<Slot<K>>,
     free: Vec<I>,
@@ -72,13 +75,14 @@ pub(crate) trait Allocator {
     fn end_reclaim(&mut self);
 }
 
-impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
+impl<K: Hash + Eq + Clone, I: TableIndex> IndexAllocator<K, I> {
     /// Returns an allocator for a table with `limit` entries, including index 0.
     pub(crate) fn new(table: &'static str, limit: u32) -> Self {
         Self {
             table,
             limit,
-            used: BTreeMap::new(),
+            used: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             slots: vec![Slot::EMPTY],
             free: Vec::new(),
             fresh: Vec::new(),
@@ -105,7 +109,9 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
     /// Returns the index of `key`, or assigns one. The index is kept if it is referenced at the end
     /// of the pass.
     pub(crate) fn index_of(&mut self, key: &K) -> Result<I, TableFull> {
-        if let Some(&index) = self.used.get(key) {
+        let hash = self.hasher.hash_one(key);
+        let has = |index: &I| self.slots[position(*index)].key.as_ref() == Some(key);
+        if let Some(&index) = self.used.find(hash, has) {
             if self.slots[position(index)].references == 0 {
                 self.candidates.push(index);
             }
@@ -124,16 +130,22 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
                 });
             }
         };
-        self.used.insert(key.clone(), index);
         self.slots[position(index)].key = Some(key.clone());
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let rehash = |index: &I| {
+            let key = slots[position(*index)].key.as_ref();
+            key.map_or(0, |key| hasher.hash_one(key))
+        };
+        self.used.insert_unique(hash, index, rehash);
         self.fresh.push(index);
         self.candidates.push(index);
         Ok(index)
     }
 
-    /// Returns the indices of a range of keys.
-    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, I)> {
-        self.used.range(keys).map(|(key, index)| (key, *index))
+    /// Returns all keys with their indices, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, I)> {
+        let used = self.used.iter();
+        used.filter_map(|&index| Some((self.key(index)?, index)))
     }
 
     /// Returns the key of an index.
@@ -184,13 +196,16 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
 
     fn free_index(&mut self, index: I) {
         if let Some(key) = self.slots[position(index)].key.take() {
-            self.used.remove(&key);
+            let hash = self.hasher.hash_one(&key);
+            if let Ok(entry) = self.used.find_entry(hash, |it| *it == index) {
+                entry.remove();
+            }
         }
         self.free.push(index);
     }
 }
 
-impl<K: Ord + Clone, I: TableIndex> Allocator for IndexAllocator<K, I> {
+impl<K: Hash + Eq + Clone, I: TableIndex> Allocator for IndexAllocator<K, I> {
     fn begin(&mut self) {
         for index in std::mem::take(&mut self.fresh) {
             self.free_index(index);

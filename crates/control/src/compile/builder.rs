@@ -1,5 +1,6 @@
 //! View builder: compiles routing tables entry by entry, and merges them into views.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sidestep_datapath::RouteId;
@@ -11,7 +12,7 @@ use super::kept::KeptLists;
 use super::lookups::Dependent;
 use super::resolver::{Candidate, by_dscp};
 use super::routes::RouteCompiler;
-use super::tables::{Entry, EntryKey, Prefix, Winner};
+use super::tables::{Entry, EntryKey, LookupResult as _, Prefix, Winner};
 
 /// One compilation: a full one of a node, or an incremental one of a change.
 pub(super) struct ViewBuilder<'a> {
@@ -26,36 +27,46 @@ impl ViewBuilder<'_> {
     /// Compiles all routes of one table, with a host route for each neighbor on a connected prefix.
     pub(super) fn table(&mut self, family: Family, table_id: TableId) {
         self.tables.entries.entry((family, table_id)).or_default();
+        let mut leading = 0;
         let resolver = &self.routes.resolver;
         let Some(winners) = resolver.winners.get(&(family, table_id)) else {
             return;
         };
         // Sidestep-only routes first: if not all fit, the kernel can forward the others.
-        let node = self.routes.node;
-        let is_sidestep_only = |entry: &Entry<Winner>| {
-            let mut routes = entry
-                .iter()
-                .filter_map(|(_, winner)| node.routes.get(&winner.key));
-            routes.any(|route| !route.owner.in_kernel())
-        };
+        let is_sidestep_only =
+            |entry: &Entry<Winner>| entry.iter().any(|(_, winner)| winner.is_own());
         let (first, others): (Vec<_>, Vec<_>) = winners
             .iter()
             .partition(|(_, entry)| is_sidestep_only(entry));
-        let hosts = resolver.neighbors.iter().map(|(host, _)| host);
-        let prefixes: Vec<Prefix> = first
-            .iter()
-            .chain(&others)
-            .map(|(prefix, _)| *prefix)
-            .chain(hosts)
-            .copied()
-            .collect();
+        let hosts = resolver.neighbors.iter().map(|(host, _)| *host);
+        let hosts: BTreeSet<Prefix> = hosts.filter(|it| winners.get(*it).is_none()).collect();
+        let routes = first.into_iter().chain(others).map(|(prefix, _)| *prefix);
+        let prefixes: Vec<Prefix> = routes.chain(hosts).collect();
+        let mut entries = Vec::with_capacity(prefixes.len());
         for prefix in prefixes {
-            self.rebuild_entry(EntryKey {
+            let entry = self.entry(EntryKey {
                 family,
                 table_id,
                 prefix,
             });
+            if !entry.is_empty() {
+                leading += self.acquire(&entry);
+                entries.push((prefix, entry));
+            }
         }
+        let entries = entries.into_iter().collect();
+        self.tables.entries.insert((family, table_id), entries);
+        self.tables.leading.insert((family, table_id), leading);
+    }
+
+    /// Acquires the records of an entry. Returns the number of those that may lead to a view.
+    fn acquire(&mut self, entry: &Entry<CompiledRoute>) -> isize {
+        let mut leading = 0;
+        for (_, compiled) in entry.iter() {
+            self.routes.store.indices.routes.acquire(compiled.route());
+            leading += isize::from(self.routes.store.may_lead_to_view(compiled.route()));
+        }
+        leading
     }
 
     /// Compiles an entry again and returns whether it has changed.
@@ -73,16 +84,9 @@ impl ViewBuilder<'_> {
         if before == entry {
             return false;
         }
-        let records = |entry: &Entry<CompiledRoute>| -> Vec<RouteId> {
-            let routes = entry.iter().map(|(_, compiled)| compiled.route());
-            routes.filter(|route| route.is_some()).collect()
-        };
-        let mut leading = 0;
-        for route in records(&entry) {
-            self.routes.store.indices.routes.acquire(route);
-            leading += isize::from(self.routes.store.may_lead_to_view(route));
-        }
-        for route in records(&before) {
+        let mut leading = self.acquire(&entry);
+        let records = before.iter().map(|(_, compiled)| compiled.route());
+        for route in records.filter(|route| route.is_some()) {
             self.routes.store.indices.routes.release(route);
             leading -= isize::from(self.routes.store.may_lead_to_view(route));
             self.routes.store.abandon_views(route);

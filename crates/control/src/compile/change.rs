@@ -59,17 +59,18 @@ pub(super) struct ChangeLog {
 }
 
 impl ChangeLog {
+    /// Sets or removes an entry of a table. Returns the value that the table had.
     pub fn set<K: Ord + Clone, V: Clone + PartialEq>(
         &mut self,
         changes: impl FnOnce(&mut Change) -> &mut Changes<K, V>,
         table: &mut BTreeMap<K, V>,
         key: K,
         value: Option<V>,
-    ) {
+    ) -> Option<V> {
         match (self.on, value) {
             (true, value) => changes(&mut self.change).set(table, key, value),
-            (false, Some(value)) => _ = table.insert(key, value),
-            (false, None) => _ = table.remove(&key),
+            (false, Some(value)) => table.insert(key, value),
+            (false, None) => table.remove(&key),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::indices::Indices;
 use super::kept::KeptLists;
 use super::object::{self, ObjectGroups};
 use super::record::full_record;
-use super::resolver::Resolver;
+use super::resolver::{Resolver, key_of};
 use super::routes::RouteCompiler;
 use super::store::RecordStore;
 use super::tables::Prefix;
@@ -264,9 +264,10 @@ impl Compiler {
     /// Returns the route of a table for an address and any source, as of the last accepted pass.
     pub fn route_for(&self, table: TableId, address: IpAddr) -> Option<RouteKey> {
         let winners = &self.known.as_ref()?.resolver.winners;
-        let winners = winners.get(&(Family::of(&address), table))?;
+        let table = (Family::of(&address), table);
+        let winners = winners.get(&table)?;
         let found = winners.find(Prefix::host(address), Prefix::DEFAULT);
-        found.map(|winner| winner.key)
+        found.map(|found| key_of(table, found))
     }
 
     /// Returns the error for a full table of [`Index::full`].

@@ -13,21 +13,20 @@ use super::tables::{LookupResult, Routing, Winner};
 /// Compiled route of a table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompiledRoute {
-    /// Route record; none for `throw`, which continues with the next rule.
-    route: Option<RouteId>,
-    /// Prefix length for `suppress_prefixlength`; none if the route cannot be suppressed.
-    bits: Option<u8>,
+    /// Route record; `NONE` for `throw`, which continues with the next rule.
+    route: RouteId,
+    /// `suppress_prefixlength` concerns the route.
+    suppressible: bool,
     /// The kernel does not have the route.
     own: bool,
 }
 
 impl CompiledRoute {
     pub(super) fn new(route: &Route, index: Option<RouteId>) -> Self {
-        let bits = route.key.prefix.prefix_len();
         let winner = Winner::from(route);
         Self {
-            route: index,
-            bits: winner.is_suppressed(bits).then_some(bits),
+            route: index.unwrap_or(RouteId::NONE),
+            suppressible: winner.may_be_suppressed(),
             own: winner.is_own(),
         }
     }
@@ -35,15 +34,15 @@ impl CompiledRoute {
     /// Returns the result of a rule itself.
     pub(super) const fn by_rule(index: RouteId) -> Self {
         Self {
-            route: Some(index),
-            bits: None,
+            route: index,
+            suppressible: false,
             own: false,
         }
     }
 
     /// Route record, or `NONE` for `throw`.
-    pub(super) fn route(&self) -> RouteId {
-        self.route.unwrap_or(RouteId::NONE)
+    pub(super) fn route(self) -> RouteId {
+        self.route
     }
 }
 
@@ -52,8 +51,8 @@ impl LookupResult for CompiledRoute {
         self.route.is_none()
     }
 
-    fn is_suppressed(&self, bits: u8) -> bool {
-        self.bits.is_some_and(|own| own <= bits)
+    fn may_be_suppressed(&self) -> bool {
+        self.suppressible
     }
 
     fn is_own(&self) -> bool {

@@ -13,6 +13,7 @@ use sidestep_datapath::{FibKey, RouteId, ViewId};
 use super::builder::ViewBuilder;
 use super::error::CompileError;
 use super::index::PREFIXES;
+use super::resolver::key_of;
 use super::tables::Prefix;
 
 impl ViewBuilder<'_> {
@@ -73,10 +74,12 @@ impl ViewBuilder<'_> {
             length: key.length,
         };
         let winner = tables.iter().find_map(|&table| {
-            let winners = self.routes.resolver.winners.get(&(family, table))?;
-            winners.find(prefix, Prefix::DEFAULT)
+            let table = (family, table);
+            let winners = self.routes.resolver.winners.get(&table)?;
+            let found = winners.find(prefix, Prefix::DEFAULT)?;
+            Some(key_of(table, found))
         });
-        if let Some(route) = winner.map(|winner| winner.key) {
+        if let Some(route) = winner {
             self.routes
                 .store
                 .set_unsupported(route, Some(words.to_owned()));

@@ -38,7 +38,7 @@ pub struct RouteInfo {
     /// Neighbor, if the record serves one neighbor on the link of a connected route.
     pub neighbor: Option<IpAddr>,
     /// Next hop of the route that a group member represents.
-    pub next_hop: Option<NextHop>,
+    pub next_hop: Option<Box<NextHop>>,
     /// Counter slot, or `NONE`.
     pub counter: CounterId,
 }
@@ -114,7 +114,7 @@ pub struct PolicyInfo {
 }
 
 /// Key of a counter slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
     /// A route.
     Route(RouteKey),

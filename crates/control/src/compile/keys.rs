@@ -18,7 +18,7 @@ use super::tables::Prefix;
 pub(super) type RouteRecord = sidestep_route;
 
 /// Key of a view of the prefix table.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ViewKey {
     /// Routing tables, as rules search them.
     Chain(Chain),
@@ -36,7 +36,7 @@ pub(super) enum ViewKey {
 }
 
 /// Key of a group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum GroupKey {
     /// Exactly this content.
     Slots {
@@ -51,7 +51,7 @@ pub(super) enum GroupKey {
 
 /// Key of the group of a nexthop object: the object, and the properties of its routes that their
 /// next hops depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ObjectKey {
     pub object: ObjectId,
     pub table: TableId,
@@ -62,7 +62,7 @@ pub(super) struct ObjectKey {
 }
 
 /// Key of an adjacency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct AdjacencyKey {
     /// Egress.
     pub dev: IfIndex,
@@ -73,7 +73,7 @@ pub(super) struct AdjacencyKey {
 }
 
 /// Receiver of the frames that an adjacency sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Via {
     /// The link: a frame is sent unmodified (End.DX2), without a neighbor.
     Link,
@@ -84,7 +84,7 @@ pub(super) enum Via {
 }
 
 /// Key of a policy record.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PolicyKey {
     /// Encapsulation.
     pub encap: Seg6Encap,
@@ -103,7 +103,7 @@ pub(super) struct PolicyKey {
 }
 
 /// Key of a header set of End.AD.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum LearnedKey {
     /// Header set of one SID, which no other SID shares.
     Sid {
@@ -116,7 +116,7 @@ pub(super) enum LearnedKey {
 }
 
 /// Location of a service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Service {
     /// Interface to the service.
     pub oif: IfIndex,

@@ -14,7 +14,7 @@ use sidestep_datapath::RouteId;
 use sidestep_model::node::TableId;
 
 use super::chain::{RuleEffect, Step};
-use super::tables::{Entry, LookupResult, Prefix, Routing, Table};
+use super::tables::{Entry, Found, LookupResult, Prefix, Routing, Table};
 
 /// One step of a search.
 pub(crate) struct SearchStep<'a, T> {
@@ -24,8 +24,8 @@ pub(crate) struct SearchStep<'a, T> {
 }
 
 enum StepAction<'a, T> {
-    /// A table, and the prefix length up to which its routes are ignored.
-    Table(&'a Routing<T>, Option<u8>),
+    /// A table with its ID, and the prefix length up to which its routes are ignored.
+    Table(TableId, &'a Routing<T>, Option<u8>),
     /// End of the search, with a result or without.
     End(Option<T>),
     /// Result for all packets from here on, unless the search finds a route of Sidestep.
@@ -34,6 +34,21 @@ enum StepAction<'a, T> {
 
 /// Search through the steps of a chain.
 pub(crate) struct Search<'a, T>(Vec<SearchStep<'a, T>>);
+
+/// Result of a search.
+enum Answer<'s, T> {
+    OfTable(TableId, Found<'s, T>),
+    OfRule(&'s T),
+}
+
+impl<'s, T> Answer<'s, T> {
+    fn route(&self) -> &'s T {
+        match self {
+            Self::OfTable(_, found) => found.route,
+            Self::OfRule(route) => route,
+        }
+    }
+}
 
 /// Steps by destination, so that the steps for one destination are found directly.
 struct ByDestination {
@@ -90,7 +105,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
                 RuleEffect::Lookup {
                     table: id,
                     suppress,
-                } => StepAction::Table(table(*id)?, *suppress),
+                } => StepAction::Table(*id, table(*id)?, *suppress),
                 punt @ RuleEffect::Punt(_) => StepAction::Kernel(end(punt)),
                 other => StepAction::End(end(other)),
             };
@@ -124,30 +139,39 @@ impl<'a, T: LookupResult> Search<'a, T> {
         some.chain(all).filter(selects).map(|step| &step.action)
     }
 
-    /// Returns the result for packets to `to` from `source`, two prefixes that no longer prefix
-    /// divides.
-    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
-        self.find_among(to, source, None)
+    /// Returns the route of a table for packets to `to` from `source`, two prefixes that no longer
+    /// prefix divides. Returns none if a rule has the result.
+    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<(TableId, Found<'_, T>)> {
+        match self.find_among(to, source, None)? {
+            Answer::OfTable(table, found) => Some((table, found)),
+            Answer::OfRule(_) => None,
+        }
     }
 
-    fn find_among(&self, to: Prefix, source: Prefix, among: Option<&[usize]>) -> Option<&T> {
+    fn find_among(
+        &self,
+        to: Prefix,
+        source: Prefix,
+        among: Option<&[usize]>,
+    ) -> Option<Answer<'_, T>> {
         let mut kernel = None;
         for action in self.steps(to, among) {
             let found = match action {
-                StepAction::Kernel(answer) => {
-                    kernel.get_or_insert(answer.as_ref());
+                StepAction::Kernel(end) => {
+                    kernel.get_or_insert(end.as_ref().map(Answer::OfRule));
                     continue;
                 }
-                StepAction::End(answer) => answer.as_ref(),
-                StepAction::Table(table, suppress) => {
+                StepAction::End(end) => end.as_ref().map(Answer::OfRule),
+                StepAction::Table(id, table, suppress) => {
                     let found = table.find(to, source);
-                    let Some(found) = found.filter(|found| counts(*found, *suppress)) else {
+                    let counted = found.filter(|it| counts(it.route, it.prefix, *suppress));
+                    let Some(found) = counted else {
                         continue;
                     };
-                    Some(found)
+                    Some(Answer::OfTable(*id, found))
                 }
             };
-            let is_own = found.is_some_and(LookupResult::is_own);
+            let is_own = found.as_ref().is_some_and(|it| it.route().is_own());
             return kernel.filter(|_| !is_own).unwrap_or(found);
         }
         kernel.flatten()
@@ -162,31 +186,32 @@ impl<'a, T: LookupResult> Search<'a, T> {
         let mut sources = BTreeSet::new();
         for action in self.steps(to, among) {
             let (table, suppress) = match action {
-                StepAction::Table(table, suppress) => (table, suppress),
+                StepAction::Table(_, table, suppress) => (table, suppress),
                 StepAction::Kernel(_) => continue,
                 StepAction::End(_) => break,
             };
-            if table.sources(to, |found| counts(found, *suppress), &mut sources) {
+            let counts = |found: &T, prefix| counts(found, prefix, *suppress);
+            if table.sources(to, counts, &mut sources) {
                 break;
             }
         }
         sources
     }
 
-    /// Returns all prefixes that divide destinations.
-    fn prefixes(&self) -> BTreeSet<Prefix> {
-        let mut prefixes = BTreeSet::new();
+    /// Returns all prefixes that divide destinations, each once and in order.
+    fn prefixes(&self) -> Vec<Prefix> {
+        let mut prefixes = Vec::new();
         for SearchStep { to, action } in &self.0 {
             prefixes.extend(to.map(|(prefix, _)| prefix));
             match action {
-                StepAction::Table(table, _) => {
+                StepAction::Table(_, table, _) => {
                     prefixes.extend(table.iter().map(|(prefix, _)| *prefix));
                 }
-                StepAction::End(_) | StepAction::Kernel(_) => {
-                    prefixes.insert(Prefix::DEFAULT);
-                }
+                StepAction::End(_) | StepAction::Kernel(_) => prefixes.push(Prefix::DEFAULT),
             }
         }
+        prefixes.sort_unstable();
+        prefixes.dedup();
         prefixes
     }
 
@@ -217,7 +242,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
             let of_step = step.to.is_some_and(|(prefix, _)| prefix == to);
             of_step
                 || match &step.action {
-                    StepAction::Table(table, _) => table.get(to).is_some(),
+                    StepAction::Table(_, table, _) => table.get(to).is_some(),
                     StepAction::End(_) | StepAction::Kernel(_) => to == Prefix::DEFAULT,
                 }
         };
@@ -241,7 +266,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
                 to.map(|(prefix, _)| prefix)
                     .filter(|to| changed.covers(*to)),
             );
-            let StepAction::Table(table, suppress) = action else {
+            let StepAction::Table(_, table, suppress) = action else {
                 continue;
             };
             let settles = |entry: &Entry<T>| {
@@ -261,7 +286,10 @@ impl<'a, T: LookupResult> Search<'a, T> {
         among: Option<&[usize]>,
         route_of: &impl Fn(&T) -> RouteId,
     ) -> MergedRoute {
-        let answer = |source| self.find_among(to, source, among).map(route_of);
+        let answer = |source| {
+            let found = self.find_among(to, source, among);
+            found.map(|it| route_of(it.route()))
+        };
         let mut sources = self.sources_among(to, among);
         if sources.is_empty() {
             return MergedRoute::All(answer(Prefix::DEFAULT));
@@ -275,8 +303,9 @@ impl<'a, T: LookupResult> Search<'a, T> {
     }
 }
 
-fn counts<T: LookupResult>(found: &T, suppress: Option<u8>) -> bool {
-    !found.is_throw() && !suppress.is_some_and(|bits| found.is_suppressed(bits))
+fn counts<T: LookupResult>(found: &T, prefix: Prefix, suppress: Option<u8>) -> bool {
+    let is_suppressed = |bits| found.may_be_suppressed() && prefix.length <= bits;
+    !found.is_throw() && !suppress.is_some_and(is_suppressed)
 }
 
 /// Removes prefixes with the same route as the next shorter one. A prefix comes after those that

@@ -227,7 +227,7 @@ impl<'a> RouteCompiler<'a> {
                 route: Some(route.key),
                 is_beneath: self.store.is_beneath(route),
                 neighbor: None,
-                next_hop: Some(hop.clone()),
+                next_hop: Some(Box::new(hop.clone())),
                 counter: record.counter,
             };
             self.store.set_route(index, part);

@@ -16,7 +16,7 @@ use super::chain::Chain;
 use super::lookups::{Lookups, Resolution};
 use super::merge::Search;
 use super::rules::{self, Chains, Source};
-use super::tables::{self, Entry, EntryKey, LookupResult as _, Prefix, Routing, Winner};
+use super::tables::{Entry, EntryKey, Found, LookupResult as _, Prefix, Routing, Winner};
 
 /// Origin of packets, as far as rules distinguish it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,15 +76,29 @@ impl Resolver {
             named: rules::named(node),
             ..Self::default()
         };
-        let routes = node
-            .routes
-            .iter()
-            .filter(|(_, route)| !is_return_only(route));
-        for (key, route) in routes {
-            let table = (tables::family(&key.prefix), key.table);
-            let table = resolver.winners.entry(table).or_default();
-            compete(table.entry(key.prefix.into()), route);
+        let routes = node.routes.values();
+        let mut winners: BTreeMap<_, Vec<(Prefix, Entry<Winner>)>> = BTreeMap::new();
+        for route in routes.filter(|route| !is_return_only(route)) {
+            let EntryKey {
+                family,
+                table_id,
+                prefix,
+            } = EntryKey::new(&route.key);
+            let entries = winners.entry((family, table_id)).or_default();
+            // The routes of a prefix follow each other.
+            match entries.last_mut() {
+                Some((last, entry)) if *last == prefix => compete(entry, route),
+                _ => {
+                    let mut entry = Entry::default();
+                    compete(&mut entry, route);
+                    entries.push((prefix, entry));
+                }
+            }
         }
+        let winners = winners.into_iter();
+        resolver.winners = winners
+            .map(|(table, entries)| (table, entries.into_iter().collect()))
+            .collect();
         for (&(dev, address), neighbor) in &node.neighbors {
             if neighbor.lladdr.is_some() {
                 resolver.neighbors.insert((Prefix::host(address), dev));
@@ -155,21 +169,23 @@ impl Resolver {
         let Some(winners) = self.winners.get(&entry.table()) else {
             return Vec::new();
         };
-        let all = |entry: &Entry<Winner>| -> Vec<Candidate<'a>> {
+        let all = |prefix: Prefix, of_prefix: &Entry<Winner>| -> Vec<Candidate<'a>> {
+            let here = EntryKey { prefix, ..*entry };
             let candidate = |(from, winner): (Option<Prefix>, &Winner)| {
                 Some(Candidate {
                     from,
-                    route: node.routes.get(&winner.key)?,
+                    route: node.routes.get(&winner.key(&here, from))?,
                     neighbor: None,
                 })
             };
-            entry.iter().filter_map(candidate).collect()
+            of_prefix.iter().filter_map(candidate).collect()
         };
         let address = entry.prefix.address(entry.family);
         let address = address.filter(|address| !is_link_local(*address));
-        if let (Some(address), Some((_, covering))) = (address, winners.longest_match(entry.prefix))
+        if let Some(address) = address
+            && let Some((prefix, covering)) = winners.longest_match(entry.prefix)
         {
-            let mut routes = all(covering);
+            let mut routes = all(prefix, covering);
             for candidate in &mut routes {
                 let ip = self.ip_route(node, candidate.route);
                 let is = ip.is_some_and(|route| is_neighbor(node, route, address));
@@ -179,7 +195,10 @@ impl Resolver {
                 return routes;
             }
         }
-        winners.get(entry.prefix).map(all).unwrap_or_default()
+        let of_prefix = winners.get(entry.prefix);
+        of_prefix
+            .map(|it| all(entry.prefix, it))
+            .unwrap_or_default()
     }
 
     /// Follows routes that steer by DSCP to the route for the other packets.
@@ -210,10 +229,11 @@ impl Resolver {
         let entry = EntryKey::new(key);
         let winners = self.winners.get(&entry.table())?;
         let mut around = winners.covering(entry.prefix);
-        let (_, entry) =
+        let (prefix, above) =
             around.find(|(prefix, it)| *prefix != entry.prefix && !it.has_sources())?;
-        let winner = entry.get(None)?;
-        node.routes.get(&winner.key)
+        let winner = above.get(None)?;
+        node.routes
+            .get(&winner.key(&EntryKey { prefix, ..entry }, None))
     }
 
     /// Returns the search through the routes of a chain.
@@ -242,7 +262,9 @@ impl Resolver {
     fn resolve_in(&self, chain: &Chain, host: Prefix, source: Prefix) -> Resolution {
         let search = self.search(chain);
         let found = search.find(host, source);
-        found.map_or(Resolution::NoRoute, |winner| Resolution::Route(winner.key))
+        found.map_or(Resolution::NoRoute, |(table, found)| {
+            Resolution::Route(key_of((chain.family, table), found))
+        })
     }
 
     fn resolve_for_all(&self, chains: &Chains, host: Prefix) -> Resolution {
@@ -288,6 +310,21 @@ pub(super) struct Candidate<'a> {
     pub neighbor: Option<IpAddr>,
 }
 
+/// Returns the key of a route that a search found in a table.
+pub(super) fn key_of((family, table_id): (Family, TableId), found: Found<'_, Winner>) -> RouteKey {
+    let Found {
+        route,
+        prefix,
+        from,
+    } = found;
+    let entry = EntryKey {
+        family,
+        table_id,
+        prefix,
+    };
+    route.key(&entry, from)
+}
+
 /// Whether a route only defines the return path of an SR proxy (`chain fromVNF`). The port
 /// identifies returned packets, so such a route takes none.
 fn is_return_only(route: &Route) -> bool {
@@ -304,11 +341,11 @@ fn compete(entry: &mut Entry<Winner>, route: &Route) {
     let from = from.map(Prefix::from);
     let wins = entry.get(from).is_none_or(|there| {
         // A route with a TOS punts the whole prefix, unless Sidestep has a route for the others.
-        match (there.key.tos, route.key.tos) {
-            (0, 0) => route.key.metric < there.key.metric,
+        match (there.tos, route.key.tos) {
+            (0, 0) => route.key.metric < there.metric,
             (0, _) => !there.is_own(),
             (_, 0) => !route.owner.in_kernel(),
-            _ => route.key.metric < there.key.metric,
+            _ => route.key.metric < there.metric,
         }
     });
     if wins {

@@ -251,14 +251,26 @@ impl<'a> RecordStore<'a> {
 
     /// Sets or removes the route of a prefix in a view.
     pub fn put_prefix(&mut self, key: FibKey, route: Option<RouteId>) {
-        let before = self.out.image.fib.get(&key).copied();
-        if before == route {
-            return;
-        }
+        let fib = &mut self.out.image.fib;
+        let before = self.log.set(|it| &mut it.delta.fib, fib, key, route);
         self.indices.routes.acquire(route.unwrap_or(RouteId::NONE));
         self.indices.routes.release(before.unwrap_or(RouteId::NONE));
+    }
+
+    /// Sets the routes of the prefixes of a new view, in order.
+    pub fn fill_view(&mut self, prefixes: Vec<(FibKey, RouteId)>) {
         let fib = &mut self.out.image.fib;
-        self.log.set(|it| &mut it.delta.fib, fib, key, route);
+        if self.log.on || prefixes.len() < fib.len() {
+            for (key, route) in prefixes {
+                self.put_prefix(key, Some(route));
+            }
+            return;
+        }
+        for (_, route) in &prefixes {
+            self.indices.routes.acquire(*route);
+        }
+        // PERF: a tree that is made at once has full nodes.
+        fib.append(&mut prefixes.into_iter().collect());
     }
 
     pub fn release_view(&mut self, view: ViewId) {
@@ -303,17 +315,13 @@ impl<'a> RecordStore<'a> {
     /// Sets the meaning of a route record.
     pub fn set_route(&mut self, index: RouteId, info: RouteInfo) {
         let infos = &mut self.out.index.routes;
-        if infos.get(&index) != Some(&info) {
-            self.log.set(|it| &mut it.routes, infos, index, Some(info));
-        }
+        self.log.set(|it| &mut it.routes, infos, index, Some(info));
     }
 
     /// Sets the counter slot of a key.
     pub fn set_counter(&mut self, key: Counted, slot: Option<CounterId>) {
         let infos = &mut self.out.index.counters;
-        if infos.get(&key) != slot.as_ref() {
-            self.log.set(|it| &mut it.counters, infos, key, slot);
-        }
+        self.log.set(|it| &mut it.counters, infos, key, slot);
     }
 
     /// Sets or clears the reason why a route is punted.
@@ -364,7 +372,7 @@ impl<'a> RecordStore<'a> {
             route: Some(route.key),
             is_beneath: self.is_beneath(route),
             neighbor,
-            next_hop: next_hop.cloned(),
+            next_hop: next_hop.cloned().map(Box::new),
             counter: self.out.image.routes[&record].counter,
         };
         let there = self.out.index.routes.get(&record);

@@ -1,19 +1,34 @@
 //! Routing tables by prefix, with longest prefix match.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
 /// A prefix in the format of the prefix table: network byte order, IPv4 in the first four bytes,
-/// host bits zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// host bits zero. Ordered by address, then by length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Prefix {
     pub(crate) address: [u8; 16],
     pub(crate) length: u8,
+}
+
+// PERF: trees of prefixes compare them as numbers, in half the time of arrays.
+impl Ord for Prefix {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let number = |prefix: &Self| (u128::from_be_bytes(prefix.address), prefix.length);
+        number(self).cmp(&number(other))
+    }
+}
+
+impl PartialOrd for Prefix {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Prefix {
@@ -54,6 +69,15 @@ impl Prefix {
             (Family::V4, 32) => Some(IpAddr::from(*self.address.first_chunk::<4>()?)),
             (Family::V6, 128) => Some(IpAddr::from(self.address)),
             _ => None,
+        }
+    }
+
+    /// Returns the prefix as a network of this family.
+    pub(crate) fn net(self, family: Family) -> IpNet {
+        let [a, b, c, d, ..] = self.address;
+        match family {
+            Family::V4 => Ipv4Net::new_assert([a, b, c, d].into(), self.length).into(),
+            Family::V6 => Ipv6Net::new_assert(self.address.into(), self.length).into(),
         }
     }
 
@@ -151,11 +175,13 @@ impl<T> Default for Table<T> {
 
 impl<T> FromIterator<(Prefix, T)> for Table<T> {
     fn from_iter<I: IntoIterator<Item = (Prefix, T)>>(entries: I) -> Self {
-        let mut table = Self::default();
-        for (prefix, value) in entries {
-            table.insert(prefix, value);
+        // PERF: a tree of sorted entries has full nodes.
+        let entries: BTreeMap<Prefix, T> = entries.into_iter().collect();
+        let mut lengths = BTreeMap::new();
+        for prefix in entries.keys() {
+            *lengths.entry(prefix.length).or_insert(0) += 1;
         }
-        table
+        Self { entries, lengths }
     }
 }
 
@@ -286,26 +312,59 @@ impl<T> Entry<T> {
 pub(crate) trait LookupResult {
     /// Whether the search continues with the next rule (`throw`).
     fn is_throw(&self) -> bool;
-    /// Whether a rule that requires a prefix of more than `bits` bits ignores it
-    /// (`suppress_prefixlength`).
-    fn is_suppressed(&self, bits: u8) -> bool;
+    /// Whether a rule that requires a longer prefix ignores it (`suppress_prefixlength`).
+    fn may_be_suppressed(&self) -> bool;
     /// Whether the kernel does not have the route.
     fn is_own(&self) -> bool;
 }
 
-/// The winning route of an entry, as far as a search needs it.
+/// The winning route of an entry, as far as a search needs it. Its entry has the rest of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Winner {
-    pub(crate) key: RouteKey,
-    kind: RouteKind,
+    pub(crate) metric: u32,
+    pub(crate) tos: u8,
+    /// The key has a source prefix that covers all sources (`from ::/0`).
+    from_all: bool,
+    kind: WinnerKind,
     own: bool,
+}
+
+/// Effect of a route on a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WinnerKind {
+    Throw,
+    /// The kernel handles refusing routes as errors, which are not suppressed (`fib_rules_lookup`).
+    Refuses,
+    Other,
+}
+
+impl Winner {
+    /// Returns the key of the route, whose entry has this key and this source prefix.
+    pub(crate) fn key(self, entry: &EntryKey, from: Option<Prefix>) -> RouteKey {
+        let all = self.from_all.then_some(Prefix::DEFAULT);
+        RouteKey {
+            table: entry.table_id,
+            prefix: entry.prefix.net(entry.family),
+            from: from.or(all).map(|from| from.net(entry.family)),
+            tos: self.tos,
+            metric: self.metric,
+        }
+    }
 }
 
 impl From<&Route> for Winner {
     fn from(route: &Route) -> Self {
         Self {
-            key: route.key,
-            kind: route.kind,
+            metric: route.key.metric,
+            tos: route.key.tos,
+            from_all: route.key.from.is_some_and(|from| from.prefix_len() == 0),
+            kind: match route.kind {
+                RouteKind::Throw => WinnerKind::Throw,
+                RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => {
+                    WinnerKind::Refuses
+                }
+                _ => WinnerKind::Other,
+            },
             own: !route.owner.in_kernel(),
         }
     }
@@ -313,21 +372,24 @@ impl From<&Route> for Winner {
 
 impl LookupResult for Winner {
     fn is_throw(&self) -> bool {
-        self.kind == RouteKind::Throw
+        self.kind == WinnerKind::Throw
     }
 
-    // The kernel handles refusing routes as errors, which are not suppressed (fib_rules_lookup).
-    fn is_suppressed(&self, bits: u8) -> bool {
-        let refuses = matches!(
-            self.kind,
-            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
-        );
-        !refuses && self.key.prefix.prefix_len() <= bits
+    fn may_be_suppressed(&self) -> bool {
+        self.kind != WinnerKind::Refuses
     }
 
     fn is_own(&self) -> bool {
         self.own
     }
+}
+
+/// A route that a search found, and its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a, T> {
+    pub(crate) route: &'a T,
+    pub(crate) prefix: Prefix,
+    pub(crate) from: Option<Prefix>,
 }
 
 /// A routing table with entries of type `T`.
@@ -338,17 +400,23 @@ impl<T: LookupResult> Routing<T> {
     /// table divides. The longest destination prefix applies, then the longest source prefix. If no
     /// source prefix matches, the kernel skips the entry's other route as well, except for the
     /// default route (`fib6_node_lookup_1`).
-    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
-        self.covering(to)
-            .find_map(|(prefix, entry)| match &entry.from {
-                None => entry.any.as_ref(),
+    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<Found<'_, T>> {
+        self.covering(to).find_map(|(prefix, entry)| {
+            let any = || entry.any.as_ref().map(|route| (None, route));
+            let (from, route) = match &entry.from {
+                None => any()?,
                 Some(from) => {
-                    let other = || entry.any.as_ref().filter(|_| prefix.length == 0);
-                    from.longest_match(source)
-                        .map(|(_, value)| value)
-                        .or_else(other)
+                    let found = from.longest_match(source);
+                    let found = found.map(|(from, route)| (Some(from), route));
+                    found.or_else(|| any().filter(|_| prefix.length == 0))?
                 }
+            };
+            Some(Found {
+                route,
+                prefix,
+                from,
             })
+        })
     }
 
     /// Adds the source prefixes that the route for `to` may depend on. `counts` determines whether a
@@ -356,7 +424,7 @@ impl<T: LookupResult> Routing<T> {
     pub(crate) fn sources(
         &self,
         to: Prefix,
-        counts: impl Fn(&T) -> bool,
+        counts: impl Fn(&T, Prefix) -> bool,
         sources: &mut BTreeSet<Prefix>,
     ) -> bool {
         let mut all_count = true;
@@ -364,13 +432,13 @@ impl<T: LookupResult> Routing<T> {
             if let Some(from) = &entry.from {
                 for (source, value) in from.iter() {
                     sources.insert(*source);
-                    all_count &= counts(value);
+                    all_count &= counts(value, prefix);
                 }
             }
             if (entry.from.is_none() || prefix.length == 0)
                 && let Some(value) = &entry.any
             {
-                return all_count && counts(value);
+                return all_count && counts(value, prefix);
             }
         }
         false
@@ -390,7 +458,7 @@ mod tests {
             *self == 0
         }
 
-        fn is_suppressed(&self, _: u8) -> bool {
+        fn may_be_suppressed(&self) -> bool {
             false
         }
 
@@ -413,7 +481,10 @@ mod tests {
         ] {
             table.entry(prefix(to)).set(from.map(prefix), value);
         }
-        let find = |to: &str, source: &str| table.find(prefix(to), prefix(source)).copied();
+        let find = |to: &str, source: &str| {
+            let found = table.find(prefix(to), prefix(source));
+            found.map(|found| *found.route)
+        };
         assert_eq!(find("fc00:1::5/128", "fc05:1::1/128"), Some(4));
         assert_eq!(find("fc00:1::5/128", "fc05:2::1/128"), Some(3));
         assert_eq!(
@@ -425,7 +496,7 @@ mod tests {
         assert_eq!(find("fc01::1/128", "fc06::1/128"), Some(5));
         let sources = |to: &str| {
             let mut sources = BTreeSet::new();
-            table.sources(prefix(to), |_| true, &mut sources);
+            table.sources(prefix(to), |_, _| true, &mut sources);
             sources.len()
         };
         assert_eq!(

@@ -14,7 +14,6 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::ops::RangeBounds;
 
 use sidestep_datapath::{RouteId, ViewId};
 use sidestep_model::node::{IfIndex, TableId};
@@ -83,11 +82,9 @@ impl ViewBuilder<'_> {
             dirty.extend(self.routes.depending_on(entry));
         }
         for &(dev, address) in neighbors {
-            self.neighbor(dev, address, &mut dirty)?;
+            self.neighbor(dev, address, &mut dirty);
         }
-        for &dev in links {
-            self.link(dev)?;
-        }
+        self.adjacencies(neighbors, links)?;
         self.rebuild(dirty, dependents)
     }
 
@@ -186,8 +183,9 @@ impl ViewBuilder<'_> {
             }
             let was_there = self.routes.resolver.winners.contains_key(&entry.table());
             let before = self.routes.resolver.choose(self.routes.node, key);
-            for (_, winner) in before.iter().flat_map(Entry::iter) {
-                self.routes.store.set_unsupported(winner.key, None);
+            for (from, winner) in before.iter().flat_map(Entry::iter) {
+                let route = winner.key(&entry, from);
+                self.routes.store.set_unsupported(route, None);
             }
             let is_there = self.routes.resolver.winners.contains_key(&entry.table());
             if was_there != is_there && self.is_in_rule(entry.table()) {
@@ -209,12 +207,7 @@ impl ViewBuilder<'_> {
     }
 
     /// Updates a neighbor that appeared, disappeared, or changed its link-layer address.
-    fn neighbor(
-        &mut self,
-        dev: IfIndex,
-        address: IpAddr,
-        dirty: &mut BTreeSet<EntryKey>,
-    ) -> Result<(), NeedsFullCompile> {
+    fn neighbor(&mut self, dev: IfIndex, address: IpAddr, dirty: &mut BTreeSet<EntryKey>) {
         let prefix = Prefix::host(address);
         let neighbor = self.routes.node.neighbors.get(&(dev, address));
         if neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some()) {
@@ -230,31 +223,29 @@ impl ViewBuilder<'_> {
             table_id: table,
             prefix,
         }));
-        let via = Via::Address(address);
-        let key = |mtu| AdjacencyKey { dev, via, mtu };
-        self.adjacencies(key(None)..=key(Some(u32::MAX)))
     }
 
-    /// Updates the adjacencies of a link that went up or down.
-    fn link(&mut self, dev: IfIndex) -> Result<(), NeedsFullCompile> {
-        let key = |dev| AdjacencyKey {
-            dev,
-            via: Via::Link,
-            mtu: None,
-        };
-        let next = IfIndex(dev.0.saturating_add(1));
-        self.adjacencies(key(dev)..key(next))
-    }
-
-    /// Updates the adjacencies with these keys.
+    /// Updates the adjacencies of these neighbors, and those of links that went up or down.
     fn adjacencies(
         &mut self,
-        keys: impl RangeBounds<AdjacencyKey>,
+        neighbors: &[(IfIndex, IpAddr)],
+        links: &[IfIndex],
     ) -> Result<(), NeedsFullCompile> {
+        if neighbors.is_empty() && links.is_empty() {
+            return Ok(());
+        }
+        let neighbors: BTreeSet<_> = neighbors.iter().collect();
+        let concerns = |key: &AdjacencyKey| {
+            let of_neighbor = match key.via {
+                Via::Address(address) => neighbors.contains(&(key.dev, address)),
+                Via::Link | Via::Ethernet(_) => false,
+            };
+            of_neighbor || links.contains(&key.dev)
+        };
         let store = &mut self.routes.store;
         let there = &store.out.image.adjacencies;
-        let of_keys = store.indices.adjacencies.range(keys);
-        let present = of_keys.filter(|(_, index)| there.contains_key(index));
+        let all = store.indices.adjacencies.iter();
+        let present = all.filter(|(key, index)| concerns(key) && there.contains_key(index));
         let present: Vec<AdjacencyKey> = present.map(|(key, _)| *key).collect();
         for AdjacencyKey { dev, via, mtu } in present {
             // The adjacency exists, so the table has room for it, and its link exists.
@@ -285,7 +276,7 @@ impl ViewBuilder<'_> {
             // Only groups refer to it.
             None => RouteInfo {
                 neighbor: None,
-                next_hop: Some(self.next_hop_of(&named, record)),
+                next_hop: Some(Box::new(self.next_hop_of(&named, record))),
                 ..named
             },
         };

@@ -31,10 +31,13 @@ impl ViewBuilder<'_> {
             let fallback = self.fallback(&chain);
             let terminals = self.terminals(&chain);
             let search = self.tables.merging(&chain, &terminals, fallback);
-            let merged: Vec<_> = search.merge(CompiledRoute::route).collect();
+            let merged: Vec<_> = search.merge(|it| it.route()).collect();
+            let mut prefixes = Vec::with_capacity(merged.len());
             for (prefix, answers) in merged {
-                self.set_prefix(&chain, view, prefix, Some(answers))?;
+                let route = self.merged_route(&chain, prefix, answers)?;
+                prefixes.push((prefix.in_view(view), route));
             }
+            self.routes.store.fill_view(prefixes);
         }
         Ok(())
     }
@@ -55,27 +58,29 @@ impl ViewBuilder<'_> {
             search.depending(key.prefix, is_changed, &mut prefixes);
             let merged: Vec<_> = prefixes
                 .into_iter()
-                .map(|prefix| (prefix, search.merged(prefix, CompiledRoute::route)))
+                .map(|prefix| (prefix, search.merged(prefix, |it| it.route())))
                 .collect();
             for (prefix, answers) in merged {
-                self.set_prefix(&chain, view, prefix, answers)?;
+                let route = match answers {
+                    Some(answers) => Some(self.merged_route(&chain, prefix, answers)?),
+                    None => None,
+                };
+                self.routes.store.put_prefix(prefix.in_view(view), route);
             }
         }
         Ok(())
     }
 
-    /// Sets the route of a prefix in a view.
-    fn set_prefix(
+    /// Returns the record for a prefix of a view.
+    fn merged_route(
         &mut self,
         chain: &Chain,
-        view: ViewId,
         prefix: Prefix,
-        answers: Option<MergedRoute>,
-    ) -> Result<(), CompileError> {
-        let route = match answers {
-            None => None,
-            Some(MergedRoute::All(route)) => Some(self.or_miss(route)?),
-            Some(MergedRoute::BySource(sources)) => {
+        answers: MergedRoute,
+    ) -> Result<RouteId, CompileError> {
+        match answers {
+            MergedRoute::All(route) => self.or_miss(route),
+            MergedRoute::BySource(sources) => {
                 let sources: Result<Vec<_>, CompileError> = sources
                     .into_iter()
                     .map(|(source, route)| Ok((source, self.or_miss(route)?)))
@@ -85,15 +90,12 @@ impl ViewBuilder<'_> {
                 let own = routes.any(|route| self.routes.store.is_sidestep_only(route));
                 // If the record does not fit, the prefix is punted, or dropped.
                 let by_source = self.routes.store.by_source(chain.family, sources);
-                let route = by_source.unwrap_or_else(|full| {
+                Ok(by_source.unwrap_or_else(|full| {
                     self.report_full_prefix(chain, prefix, full);
                     self.routes.store.full(own)
-                });
-                Some(route)
+                }))
             }
-        };
-        self.routes.store.put_prefix(prefix.in_view(view), route);
-        Ok(())
+        }
     }
 
     /// Returns the record that continues in the view of the next chain, if there is one.
@@ -152,9 +154,15 @@ impl ViewBuilder<'_> {
         for table in chain.tables() {
             let winners = self.routes.resolver.winners.get(&(chain.family, table));
             let covering = winners.into_iter().flat_map(|it| it.covering(prefix));
-            let routes = covering.flat_map(|(_, entry)| entry.iter());
-            let with_from = routes.filter(|(from, _)| from.is_some());
-            keys.extend(with_from.map(|(_, winner)| winner.key));
+            for (prefix, entry) in covering {
+                let key = EntryKey {
+                    family: chain.family,
+                    table_id: table,
+                    prefix,
+                };
+                let with_from = entry.iter().filter(|(from, _)| from.is_some());
+                keys.extend(with_from.map(|(from, winner)| winner.key(&key, from)));
+            }
         }
         for key in keys {
             self.routes.store.set_unsupported(key, Some(words.clone()));
@@ -199,8 +207,9 @@ impl ViewBuilder<'_> {
             lookups.forget(&Dependent::Entry(key));
             let winners = self.routes.resolver.winners.get(&(family, table));
             let winners = winners.and_then(|it| it.get(prefix)).cloned();
-            for (_, winner) in winners.iter().flat_map(Entry::iter) {
-                self.routes.store.set_unsupported(winner.key, None);
+            for (from, winner) in winners.iter().flat_map(Entry::iter) {
+                let route = winner.key(&key, from);
+                self.routes.store.set_unsupported(route, None);
             }
         }
     }

@@ -96,7 +96,7 @@ impl Daemon {
             };
             let mut urgent = |node: &_, change| tables.apply(node, change);
             let notified = self.mirror.process_with(&mut urgent);
-            let notified = notified.unwrap_or_else(|error| {
+            let mut notified = notified.unwrap_or_else(|error| {
                 self.problem = Some(error.to_string());
                 Changes::default()
             });
@@ -114,16 +114,15 @@ impl Daemon {
                 self.reclaim();
             }
             let services = self.liveness.poll(self.mirror.node(), now);
-            let mut peers = false;
             if now >= peers_due {
                 let begun = processor_time()?;
-                peers = self.survey_peers();
+                notified.links.extend(self.survey_peers());
                 let taken = processor_time()?.saturating_sub(begun);
                 peers_due = now + PEERS_PERIOD.max(taken * SETTINGS_SHARE);
             }
             // Retry a failed change: memory may be available again.
             let again = self.problem.is_some() && now >= retry_due;
-            let all = again || settings || services || peers;
+            let all = again || settings || services;
             if all || !notified.is_empty() {
                 self.on_change(&notified, all);
                 retry_due = now + RETRY;

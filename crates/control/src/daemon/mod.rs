@@ -285,6 +285,16 @@ pub struct Summary {
     pub prefixes: usize,
 }
 
+/// Loads the tables, with room for the node's routes, and begins to load the programs of its ports.
+fn load_kernel(options: &Options, node: &Node) -> Result<Kernel, DaemonError> {
+    let kernel = Kernel::load_for(node.routes.len(), options.limits, &options.pin_root)?;
+    for target in ports::targets(node, options.mode, &options.ports) {
+        // If it cannot begin, the attachment loads the programs, or has the error.
+        let _ = kernel.begin_to_load(target);
+    }
+    Ok(kernel)
+}
+
 impl Daemon {
     /// Loads, compiles and attaches. On an error it undoes everything. Programs, pins and changes of
     /// an instance that died stay for the next start.
@@ -316,7 +326,7 @@ impl Daemon {
         let path = directory.join("control.sock");
         let server = Server::listen(&path, options.group)
             .map_err(|source| DaemonError::File { path, source })?;
-        let kernel = Kernel::load(options.limits, &options.pin_root)?;
+        let kernel = load_kernel(&options, mirror.node())?;
         let attached = kernel.attached();
         let icmp_rate = config::icmp_rate(&own);
         kernel.limit_reports(icmp_rate);
@@ -449,7 +459,11 @@ impl Daemon {
         }
         self.detach_others();
         // After the first compilation, which determines the egresses.
-        if self.survey_peers() {
+        let peers = Changes {
+            links: self.survey_peers(),
+            ..Changes::default()
+        };
+        if !peers.is_empty() && !self.apply_incremental(&peers) {
             self.recompile_after_grace(None)?;
         }
         // The first log line of a problem follows the start at once.

@@ -16,9 +16,9 @@ use super::Daemon;
 pub(super) struct Peers(BTreeMap<IfIndex, Result<Mac, String>>);
 
 impl Daemon {
-    /// Surveys the ports and egresses that are veths. Returns true if the node has changed. A failed
+    /// Surveys the ports and egresses that are veths. Returns the links with another peer. A failed
     /// survey ends all redirects.
-    pub(super) fn survey_peers(&mut self) -> bool {
+    pub(super) fn survey_peers(&mut self) -> Vec<IfIndex> {
         let setting = self.own.settings.redirect_peer;
         let verdict = |(link, egress): (IfIndex, Egress)| {
             let has_tcx = kernel::has_tcx_egress(link.0);

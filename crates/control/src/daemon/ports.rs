@@ -84,6 +84,13 @@ pub(crate) fn check(node: &Node, mode: Mode, ports: &[String]) -> Result<(), Dae
     Ok(())
 }
 
+/// Returns the targets of these ports.
+pub(super) fn targets(node: &Node, mode: Mode, ports: &[String]) -> BTreeSet<Target> {
+    let links = ports.iter().filter_map(|name| node.link_by_name(name));
+    let targets = links.filter_map(|link| Some(choose(node, link, mode).ok()?.0));
+    targets.collect()
+}
+
 /// Returns each of these ports once, by the name of its interface, or as given if the interface
 /// does not exist.
 pub(super) fn named(node: &Node, ports: &[String]) -> Vec<String> {

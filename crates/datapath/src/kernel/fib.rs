@@ -23,8 +23,9 @@ use crate::native::typed;
 
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
-/// Lines of a new table: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
-pub(super) const LINES: u32 = 1 << 14;
+/// Minimum lines of a new table: 4 MiB, for some 200,000 prefixes. A full table doubles, and new
+/// programs take the verifier about a second, in which no table changes.
+pub(super) const LINES: u32 = 1 << 16;
 
 /// Size of the map's value in bytes for a number of lines.
 pub(super) fn value_size(lines: u32) -> u32 {
@@ -34,6 +35,13 @@ pub(super) fn value_size(lines: u32) -> u32 {
 /// Lines of the table in this map.
 pub(super) fn lines(map: &MapHandle) -> u32 {
     map.value_size() / LINE as u32
+}
+
+/// Returns the lines of a new table for this many prefixes, twice as many as they need: a change of
+/// all prefixes writes them beside the old ones.
+pub(super) fn lines_for(prefixes: usize, limits: Limits) -> u32 {
+    let lines = u32::try_from(prefixes / 3 * 2).unwrap_or(u32::MAX);
+    lines.clamp(LINES, lines_max(limits)).next_power_of_two()
 }
 
 /// Largest number of lines for a table with this many prefixes. Each prefix may need a /64 with its

@@ -1,10 +1,11 @@
 //! Loads the packet path into the kernel: with new tables, with the tables of a dead instance, or
 //! in place of them.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use crate::abi::SIDESTEP_ABI_VERSION;
 use flate2::bufread::GzDecoder;
@@ -94,7 +95,11 @@ pub(super) struct Programs {
     xdp: OnceLock<Hook>,
     tc: OnceLock<Hook>,
     behind_xdp: OnceLock<Hook>,
+    /// Threads that load programs.
+    loading: Mutex<Vec<(Target, Loading)>>,
 }
+
+type Loading = JoinHandle<Result<Hook, KernelError>>;
 
 impl Programs {
     fn hook(&self, target: Target) -> &OnceLock<Hook> {
@@ -103,6 +108,18 @@ impl Programs {
             Target::Tc => &self.tc,
             Target::BehindXdp => &self.behind_xdp,
         }
+    }
+
+    /// Begins to load the programs of a hook in a thread. [`Programs::load`] waits for it.
+    fn begin(&self, target: Target, features: Features, tables: Vec<MapHandle>) -> io::Result<()> {
+        let thread = thread::Builder::new().name(format!("load-{target}"));
+        let load = move || Hook::load(target, features, &tables);
+        self.loading().push((target, thread.spawn(load)?));
+        Ok(())
+    }
+
+    fn loading(&self) -> std::sync::MutexGuard<'_, Vec<(Target, Loading)>> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads the programs of a hook, unless they are loaded. Returns whether it has loaded them.
@@ -116,7 +133,16 @@ impl Programs {
         if hook.get().is_some() {
             return Ok(false);
         }
-        Ok(hook.set(Hook::load(target, features, tables)?).is_ok())
+        let begun = {
+            let mut loading = self.loading();
+            let place = loading.iter().position(|(of, _)| *of == target);
+            place.map(|place| loading.swap_remove(place).1)
+        };
+        let loaded = match begun.map(JoinHandle::join) {
+            Some(Ok(loaded)) => loaded?,
+            Some(Err(_)) | None => Hook::load(target, features, tables)?,
+        };
+        Ok(hook.set(loaded).is_ok())
     }
 
     /// Opens the pinned programs.
@@ -150,6 +176,23 @@ impl Programs {
 }
 
 impl Kernel {
+    /// Begins to load the programs of a hook, for which the verifier needs about a second. The first
+    /// attachment waits for them.
+    ///
+    /// # Errors
+    /// There is no thread or no descriptor. The attachment then loads the programs.
+    pub fn begin_to_load(&self, target: Target) -> Result<(), KernelError> {
+        if self.programs.hook(target).get().is_some() {
+            return Ok(());
+        }
+        let tables = self.maps.duplicates()?;
+        let begun = self.programs.begin(target, self.features, tables);
+        begun.map_err(|source| KernelError::System {
+            operation: "start a thread that loads programs",
+            source,
+        })
+    }
+
     /// Returns the plain programs of a hook. The first call loads and pins them.
     pub(super) fn hook(&self, target: Target) -> Result<&Hook, KernelError> {
         if self
@@ -162,7 +205,11 @@ impl Kernel {
     }
 }
 
-pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelError> {
+pub(super) fn load(
+    limits: Limits,
+    prefixes: usize,
+    pin_root: &Path,
+) -> Result<Kernel, KernelError> {
     privilege::check()?;
     let folder = Folder::create(pin_root)?;
     let (origin, tables) = match open_tables(&folder) {
@@ -180,7 +227,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     let features = Features::probe()?;
     let maps = match tables {
         Some(tables) => tables,
-        None => Maps::new(new_tables(limits)?)?,
+        None => Maps::new(new_tables(limits, fib::lines_for(prefixes, limits))?)?,
     };
     let programs = Programs::default();
     for target in attach::hooks(&folder)? {
@@ -321,9 +368,9 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
 }
 
 /// Creates empty tables of these sizes, in the order of [`Table::ALL`].
-fn new_tables(limits: Limits) -> Result<Vec<MapHandle>, KernelError> {
+fn new_tables(limits: Limits, lines: u32) -> Result<Vec<MapHandle>, KernelError> {
     let object = create_maps(XDP, |table, map| match table {
-        Table::Fib => map.set_value_size(fib::value_size(fib::LINES)),
+        Table::Fib => map.set_value_size(fib::value_size(lines)),
         table => map.set_max_entries(table.entries(limits)),
     })?;
     Table::ALL

@@ -185,7 +185,15 @@ impl Kernel {
     /// [`KernelError::Capability`], [`KernelError::Bpffs`], [`KernelError::Owned`] by a live
     /// instance, or [`KernelError::Load`].
     pub fn load(limits: Limits, pin_root: &Path) -> Result<Self, KernelError> {
-        load::load(limits, pin_root)
+        load::load(limits, 0, pin_root)
+    }
+
+    /// As [`Kernel::load`]. New tables have room for this many prefixes, and grow beyond that.
+    ///
+    /// # Errors
+    /// As for [`Kernel::load`].
+    pub fn load_for(prefixes: usize, limits: Limits, pin_root: &Path) -> Result<Self, KernelError> {
+        load::load(limits, prefixes, pin_root)
     }
 
     /// Opens the pinned programs and tables, with any limits.

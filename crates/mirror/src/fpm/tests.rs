@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use sidestep_model::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
-use sidestep_model::node::IfIndex;
+use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Encap, Owner, RouteKind};
 
 use super::encode::Encoder;
@@ -460,6 +460,26 @@ fn messages_of_unknown_types_are_skipped_and_counted() {
     assert_eq!((decoded.messages, decoded.ignored), (4, 3));
     apply_stream(&mut state, &bytes).expect("a frame");
     assert!(hops(&state, "fc00:a::/64").is_some());
+}
+
+#[test]
+fn a_sid_with_an_unknown_action_is_kept_as_unsupported() {
+    let local = Seg6Local {
+        table: Some(TableId(100)),
+        ..Seg6Local::new(Behavior::EndDt6)
+    };
+    let mut sid = hop("fd00::1", 2);
+    sid.encap = Some(Encap::Seg6Local(local));
+    let mut frame = ZEBRAS.route(&route("fc00:a::/64", &[sid]));
+    // SEG6_LOCAL_ACTION with the number of End.DT6.
+    let action = [8, 0, 1, 0, 7, 0, 0, 0];
+    let place = frame.windows(8).position(|bytes| bytes == action);
+    frame[place.expect("an action") + 4] = 18;
+    let mut state = with_links(&[2]);
+    apply_stream(&mut state, &frame).expect("a frame");
+    let hops = hops(&state, "fc00:a::/64").expect("the route");
+    let unknown = Encap::Unsupported("seg6local action 18".into());
+    assert_eq!(hops[0].encap, Some(unknown));
 }
 
 #[test]

@@ -307,10 +307,21 @@ fn attributes_beyond_the_model_are_reported_as_unsupported() {
             "seg6local action End.BPF",
         ),
         (SEG6_LOCAL, "0800010063000000".into(), "seg6local action 99"),
+        // An action of Ethernet services, with the device of a bridge.
+        (
+            SEG6_LOCAL,
+            "0800010012000000 08000c0007000000".into(),
+            "seg6local action 18",
+        ),
         (
             SEG6_LOCAL,
             "0800010001000000 0800170001000000".into(),
-            "seg6local attribute 23",
+            "seg6local action End with attribute 23",
+        ),
+        (
+            SEG6_LOCAL,
+            "0800010006000000 08000c0007000000 0800030064000000".into(),
+            "seg6local action End.DX4 with attribute 12",
         ),
         (
             SEG6_LOCAL,

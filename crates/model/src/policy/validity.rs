@@ -37,7 +37,7 @@ pub struct ListValidity {
 }
 
 /// The only one of several next hops that is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OnlyNextHop {
     /// Its link.
     pub dev: IfIndex,

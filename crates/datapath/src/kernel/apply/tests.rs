@@ -133,7 +133,7 @@ fn a_failed_removal_of_a_prefix_restores_the_tables() {
         let before = [1, 2].map(|view| kernel.intervals(ViewId(view)));
 
         // The free space is enough to change the small view, but not the large one.
-        let fillers = 10..1000;
+        let fillers = 10..4000;
         let room = |kernel: &Kernel| kernel.fib_usage().lines - kernel.fib_usage().used;
         for (view, number) in fillers
             .clone()
