@@ -74,9 +74,10 @@ start_frr() {
 	done
 	touch "$root/etc/frr/$name/vtysh.conf"
 	cat >"$root/etc/frr/$name/demo.conf"
-	for daemon in mgmtd zebra staticd "$@"; do
-		frr "$node" "/usr/lib/frr/$daemon" -N "$name" -d >"$scratch/$node-$daemon.log" 2>&1 ||
-			{ quote <"$scratch/$node-$daemon.log" && fail "$node: $daemon does not start"; }
+	for daemon in mgmtd 'zebra -M dplane_fpm_nl' staticd "$@"; do
+		# shellcheck disable=SC2086 # a program and its options
+		frr "$node" /usr/lib/frr/$daemon -N "$name" -d >"$scratch/$node-frr.log" 2>&1 ||
+			{ quote <"$scratch/$node-frr.log" && fail "$node: $daemon does not start"; }
 	done
 	load_configuration "$node"
 }
@@ -252,6 +253,69 @@ control_plane() {
 	look p 'ip -6 route show proto isis'
 }
 
+# Adds two customer prefixes behind pe2 that pe1 reaches by the SIDs of p: one by uN, one by uA toward pe2. The uA is
+# static: that of IS-IS in FRR 10.7 has the length of a uN (nflen 16), and needs a container that begins with it.
+engineered() {
+	local address function
+	heading "Two more customer prefixes, by segments of p"
+	note "2001:db8:b:1::/64 uses the uN of p, and 2001:db8:b:2::/64 a uA of p toward pe2."
+	address=$(on pe2 ip -6 -br address show dev eth0 scope link | sed 's|.*\(fe80[^/]*\)/.*|\1|')
+	configure_frr p <<-END
+		segment-routing
+		 srv6
+		  static-sids
+		   sid fcbb:bbbb:a2:fe02::/64 locator MAIN behavior uA interface eth1 nexthop $address
+	END
+	wait_for p '^fcbb:bbbb:a2:fe02::/64 .*End.X'
+	segments=(fcbb:bbbb:a2: fcbb:bbbb:a2:fe02:)
+	configure b <<-END
+		ip address add 2001:db8:b:1::2/64 dev eth0
+		ip address add 2001:db8:b:2::2/64 dev eth0
+	END
+	configure_frr pe2 <<-END
+		interface eth1
+		 ipv6 address 2001:db8:b:1::1/64
+		 ipv6 address 2001:db8:b:2::1/64
+	END
+	# The SID that BGP has allocated on pe2.
+	function=$(on pe1 ip -6 route show 2001:db8:b::/64 | sed -n 's|.*fcbb:bbbb:a3:\([0-9a-f]*\)::.*|\1|p' | head -n1)
+	configure_frr pe1 <<-END
+		ipv6 route 2001:db8:b:1::/64 eth1 segments fcbb:bbbb:a2:a3:$function::
+		ipv6 route 2001:db8:b:2::/64 eth1 segments fcbb:bbbb:a2:fe02:a3:$function::
+	END
+	wait_for pe1 '^2001:db8:b:1::/64 .*encap seg6'
+	wait_for pe1 '^2001:db8:b:2::/64 .*encap seg6'
+}
+segments=()
+
+# configure_frr ROUTER: prints the lines of FRR's configuration on standard input, and applies them.
+configure_frr() {
+	local lines
+	lines=$(cat)
+	note "FRR's configuration on $1, in addition:"
+	quote <<<"$lines"
+	vtysh "$1" "configure
+$lines" >"$scratch/output" || { quote <"$scratch/output" && fail "$1: FRR refuses its configuration"; }
+}
+
+# by_fpm: pe1 takes FRR's routes from zebra by FPM.
+by_fpm() {
+	local began=$SECONDS
+	heading "FRR's routes by FPM"
+	note "zebra also sends its routes to a socket of Sidestep (Forwarding Plane Manager). They precede those of the kernel."
+	configure_frr pe1 <<<'fpm address 127.0.0.1 port 2620'
+	show pe1 "sidestep run --mode $mode --detach --fpm eth0 eth1"
+	until on pe1 "$sidestep" route show | grep '^fpm  *2001:db8:b::/64 ' >/dev/null; do
+		((SECONDS - began < patience)) || fail "pe1: zebra sends no route to 2001:db8:b::/64"
+		sleep 0.1
+	done
+	look pe1 "sidestep show fpm"
+	look pe1 "sidestep route show"
+	ping_from a 2001:db8:b::2
+	forwarded_by_sidestep pe1
+	show pe1 "sidestep stop"
+}
+
 # --- the checks ---------------------------------------------------------------------------------
 # Prints the reasons for which a router punted packets that are not control traffic, with the numbers of packets.
 punts() {
@@ -260,6 +324,17 @@ import json, sys
 for row in json.load(sys.stdin):
     if row["packets"] and row["verdict"] == "punt" and row["name"] not in sys.argv[1].split():
         print(row["name"], row["packets"])' "$control_reasons"
+}
+
+# used ROUTER PREFIX: fails unless packets have used the SID whose prefix begins like this.
+used() {
+	local packets
+	packets=$(on "$1" "$sidestep" route show -j | python3 -c '
+import json, sys
+rows = [row for row in json.load(sys.stdin) if row["prefix"].startswith(sys.argv[1] + ":/") and "seg6local" in row["route"]]
+print(sum(row["packets"] for row in rows))' "$2")
+	((packets >= 10)) || fail "$1: the SID $2: processed $packets packets"
+	ok "$1: the SID $2: processed $packets packets"
 }
 
 # Fails if Sidestep punted other packets than control traffic.

@@ -22,7 +22,8 @@ better() { printf '%s\n' "$@" | sort -g | tail -n1; }
 frame() { "$here/frame.py" udp "$(mac pe1 eth0)" "$(mac a eth0)" 2001:db8:a::2 2001:db8:b::2 $size; }
 
 start() {
-	local mode=xdp router
+	local router
+	mode=xdp
 	# Linux 6.3 is the first version that reports which veth accepts XDP redirects (xdp_features).
 	printf '6.3\n%s\n' "$(uname -r)" | sort -VC || {
 		mode=tc

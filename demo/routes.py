@@ -18,17 +18,24 @@ def output(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def canonical(line):
+    """A route without what Sidestep does not print, and with its next hops in order."""
+    line = re.sub(r"segs \d+ \[ (.*?) \]", lambda found: "segs " + ",".join(found[1].split()), line)
+    line = re.sub(r" (pref medium|linkdown|dead|expires \w+)\b", "", line.replace("\\", " "))
+    route, *hops = (" ".join(part.split()) for part in re.split(r"\bnexthop\b", line))
+    return " nexthop ".join([route, *sorted(re.sub(r" weight 1$", "", hop) for hop in hops)])
+
+
 def of_the_kernel():
-    for line in output("ip", "-6", "route", "show", "table", "all").splitlines():
-        line = re.sub(r"segs \d+ \[ (.*?) \]", lambda found: "segs " + ",".join(found[1].split()), line)
-        line = re.sub(r" (pref medium|linkdown|dead|expires \w+)\b", "", line)
-        yield " ".join(line.split())
+    # One line for each route, also with several next hops.
+    for line in output("ip", "-6", "-oneline", "route", "show", "table", "all").splitlines():
+        yield canonical(line)
 
 
 def of_sidestep(program):
     for route in json.loads(output(program, "route", "show", "--all", "-j")):
         if route["owner"] == "kernel" and ":" in route["prefix"]:
-            yield route["route"]
+            yield canonical(route["route"])
 
 
 def main(program):
