@@ -23,9 +23,10 @@ use crate::native::typed;
 
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
-/// Minimum lines of a new table: 4 MiB, for some 200,000 prefixes. A full table doubles, and new
-/// programs take the verifier about a second, in which no table changes.
-pub(super) const LINES: u32 = 1 << 16;
+/// Minimum lines of a new table: 8 MiB, for some 200,000 prefixes while they are inserted, which
+/// retires lines. A full table doubles. New programs take the verifier about a second, in which no
+/// table changes.
+pub(super) const LINES: u32 = 1 << 17;
 
 /// Size of the map's value in bytes for a number of lines.
 pub(super) fn value_size(lines: u32) -> u32 {

@@ -137,7 +137,7 @@ fn a_failed_removal_of_a_prefix_restores_the_tables() {
         let room = |kernel: &Kernel| kernel.fib_usage().lines - kernel.fib_usage().used;
         for (view, number) in fillers
             .clone()
-            .flat_map(|view| (0..9).map(move |n| (view, n)))
+            .flat_map(|view| (0..50).map(move |n| (view, n)))
         {
             let prefix = host(view, number).into();
             if kernel.maps.fib.put_back(view, prefix, Some(1)).is_err() {
