@@ -81,8 +81,8 @@ fn a_service_route_takes_at_most_700_bytes() {
     let mut meter = Meter(HeapStats::get().curr_bytes);
     add_routes(&mut node);
     let mut sum = meter.step("routes of the node");
-    let compiled = compiler.attempt(&node, &ports, &BTreeMap::new());
-    let Compiled { image, index } = compiled.expect("a good node");
+    let attempt = compiler.attempt(&node, &ports, &BTreeMap::new());
+    let Compiled { image, index } = attempt.expect("a good node");
     compiler.accept();
     assert!(image.fib.len() >= ROUTES as usize);
     sum += meter.step("all of the compilation, of it:");
