@@ -6,6 +6,8 @@
 version=10.7
 declare -A suites=([10.7]=sid [10.3]=trixie)
 declare -A numbers=([pe1]=1 [p]=2 [pe2]=3)
+zebra=(zebra -M dplane_fpm_nl)
+table=main # of FRR's routes in the kernel
 patience=90 # seconds until FRR has its routes in the kernel
 # Punts of control traffic: IS-IS and ARP, neighbor discovery, BGP to an address of the router, and the first packet
 # to a neighbor.
@@ -74,7 +76,7 @@ start_frr() {
 	done
 	touch "$root/etc/frr/$name/vtysh.conf"
 	cat >"$root/etc/frr/$name/demo.conf"
-	for daemon in mgmtd 'zebra -M dplane_fpm_nl' staticd "$@"; do
+	for daemon in mgmtd "${zebra[*]}" staticd "$@"; do
 		# shellcheck disable=SC2086 # a program and its options
 		frr "$node" /usr/lib/frr/$daemon -N "$name" -d >"$scratch/$node-frr.log" 2>&1 ||
 			{ quote <"$scratch/$node-frr.log" && fail "$node: $daemon does not start"; }
@@ -93,6 +95,7 @@ load_configuration() {
 # configuration NODE CORE-PORTS [CUSTOMER-PORT LETTER OTHER-NODE OTHER-LETTER]: prints the configuration of a router.
 configuration() {
 	local n=${numbers[$1]} port other
+	[[ $table == main ]] || echo 'fpm address 127.0.0.1 port 2620'
 	cat <<-END
 		hostname $1
 		interface lo
@@ -148,11 +151,12 @@ configuration() {
 			 address-family ipv6 unicast
 			  neighbor fcbb:bbbb:a$other::1 activate
 			  neighbor fcbb:bbbb:a$other::1 encapsulation-srv6
-			  network 2001:db8:$4::/64
+			  network 2001:db8:$4$([[ $table == main ]] || echo :1)::/64
 			  sid export auto
 			 exit-address-family
 			exit
 		END
+		[[ $table == main ]] || echo "ipv6 route 2001:db8:$4:1::/64 2001:db8:$4::2"
 	else
 		cat <<-END
 			segment-routing
@@ -241,16 +245,16 @@ control_plane() {
 	# shellcheck disable=SC2086
 	configuration pe2 eth0 eth1 b pe1 a | start_frr pe2 $daemons
 	for node in pe1:b pe2:a; do
-		until on "${node%:*}" ip -6 route show "2001:db8:${node#*:}::/64" | grep -q 'encap seg6' &&
+		until on "${node%:*}" ip -6 route show table $table | grep -q "^2001:db8:${node#*:}:.* encap seg6 " &&
 			on "${node%:*}" ip -6 route get "fcbb:bbbb:a$((4 - numbers[${node%:*}]))::1" >/dev/null 2>&1; do
-			((${EPOCHREALTIME%.*} - ${began%.*} < 120)) || fail "${node%:*}: FRR installed no route to 2001:db8:${node#*:}::/64"
+			((${EPOCHREALTIME%.*} - ${began%.*} < 120)) || fail "${node%:*}: FRR installed no route to the customer ${node#*:}"
 			sleep 0.2
 		done
 	done
 	ok "FRR converged $(awk '{ printf "%.0f", $1 - $2 }' <<<"$EPOCHREALTIME $began") s after its start"
-	look pe1 'ip -6 route show proto isis'
-	look pe1 'ip -6 route show 2001:db8:b::/64'
-	look p 'ip -6 route show proto isis'
+	look pe1 "ip -6 route show table $table proto isis"
+	look pe1 "ip -6 route show table $table proto bgp"
+	look p "ip -6 route show table $table proto isis"
 }
 
 # Adds two customer prefixes behind pe2 that pe1 reaches by the SIDs of p: one by uN, one by uA toward pe2. The uA is

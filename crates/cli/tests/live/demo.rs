@@ -126,9 +126,25 @@ fn frr_routes_are_forwarded_and_its_locators_lead_to_sids_of_sidestep() {
     for line in [
         "It punted only control traffic",
         "exactly these bytes arrived",
-        "pe2: the SID with the function fe46",
-        "p: the SID with the function fead",
+        "p: the SID fcbb:bbbb:a2:: processed",
+        "p: the SID fcbb:bbbb:a2:fe02:: processed",
+        "FRR's routes by FPM",
+        "pe2: the SID fcbb:bbbb:a3:fe46:: processed",
+        "p: the SID fcbb:bbbb:a2:fead:: processed",
     ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn sidestep_forwards_by_the_routes_of_frr_and_linux_does_not() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let Some(text) = shown(&["frr", "--fpm"]) else {
+        return;
+    };
+    for line in ["iBGP between the loopback addresses", "Linux does not forward"] {
         assert!(text.contains(line), "{text}");
     }
 }
