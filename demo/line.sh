@@ -21,7 +21,8 @@ mpps() { awk '{ printf "%.2f Mpps", $1 / 1e6 }' <<<"$1"; }
 better() { printf '%s\n' "$@" | sort -g | tail -n1; }
 frame() { "$here/frame.py" udp "$(mac pe1 eth0)" "$(mac a eth0)" 2001:db8:a::2 2001:db8:b::2 $size; }
 
-# start [OPTION...]: starts Sidestep on the routers.
+# Starts Sidestep on the routers, with the options in `options`.
+options=()
 start() {
 	local router
 	mode=xdp
@@ -31,7 +32,7 @@ start() {
 		note "The mode is TC, not XDP: only Linux 6.3 and later report which veth accepts XDP redirects."
 	}
 	for router in "${routers[@]}"; do
-		show "$router" "sidestep run --mode $mode --detach $*${*:+ }eth0 eth1"
+		show "$router" "sidestep run --mode $mode --detach ${options[*]}${options[*]:+ }eth0 eth1"
 		[[ $(on "$router" "$sidestep" show ports -j | grep -c "\"target\": \"$mode\"") == 2 ]] ||
 			fail "$router: not both ports are attached in mode $mode"
 	done

@@ -144,7 +144,10 @@ fn sidestep_forwards_by_the_routes_of_frr_and_linux_does_not() {
     let Some(text) = shown(&["frr", "--fpm"]) else {
         return;
     };
-    for line in ["iBGP between the loopback addresses", "Linux does not forward"] {
+    for line in [
+        "iBGP between the loopback addresses",
+        "Linux does not forward",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }
