@@ -121,14 +121,18 @@ finish() {
 	exit "$status"
 }
 
-# Removes the network. Sidestep stops first, because it detaches its programs and removes its pins.
+# Removes the network. Sidestep stops first, because it detaches its programs and removes its pins. A program that
+# does not end is killed: zebra with its module for FPM may wait for itself.
 remove() {
-	local name pids
+	local name pids deadline
 	for name in $(ip netns list | awk -v prefix="$prefix-" 'index($1, prefix) == 1 { print $1 }'); do
 		[[ -z $sidestep ]] || nsenter --net="/run/netns/$name" "$sidestep" stop >/dev/null 2>&1 || true
-		pids=$(ip netns pids "$name")
-		# shellcheck disable=SC2086 # one argument per process
-		[[ -z $pids ]] || kill $pids 2>/dev/null || true
+		deadline=$((SECONDS + 5))
+		while ((SECONDS < deadline + 5)) && pids=$(ip netns pids "$name") && [[ -n $pids ]]; do
+			# shellcheck disable=SC2086 # one argument per process
+			if ((SECONDS < deadline)); then kill $pids; else kill -KILL $pids; fi 2>/dev/null || true
+			sleep 0.1
+		done
 		ip netns delete "$name"
 	done
 	rm -rf "$scratch"
