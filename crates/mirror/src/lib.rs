@@ -68,8 +68,8 @@ use crate::sysctl::{Sysctl, multipath_hash_seed};
 use crate::wire::messages;
 
 /// Size of the receive buffer that [`Mirror::open`] requests, in bytes. The kernel doubles it, and a
-/// notification takes 1 to 2 KiB of it: it holds those of some 250,000 routes. The kernel uses this
-/// memory only while notifications wait.
+/// notification takes 1 to 2 KiB of it: it holds those of 200,000 routes. The kernel uses this memory
+/// only while notifications wait.
 pub const RECEIVE_BUFFER: usize = 192 << 20;
 
 /// LIMIT: datagrams that one [`Mirror::process`] reads. More pending notifications make the
