@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of lib.sh and of the scripts
 # shellcheck source-path=SCRIPTDIR source=../tests/apt.sh
 . "$here/../tests/apt.sh"
+# shellcheck source=../tests/frr.sh
+. "$here/../tests/frr.sh"
 
 version=10.7
 declare -A suites=([10.7]=sid [10.3]=trixie)
@@ -14,48 +16,21 @@ patience=90 # seconds until FRR has its routes in the kernel
 control_reasons=' not_ip multicast link_local local neighbor other_host bad_source '
 
 # --- the programs -------------------------------------------------------------------------------
-# Unpacks FRR and the libraries that it needs. Sets root and release.
+# Unpacks FRR and the libraries that it needs. Sets root and release. Status 77: they cannot be downloaded.
 unpack() {
-	local suite=${suites[$version]} work package
+	local suite=${suites[$version]} work
 	work=$(readlink -f "$here/..")/${CARGO_TARGET_DIR:-target}/frr
-	root=$work/$suite/root
-	if [[ ! -e $root/.complete ]]; then
+	if [[ ! -e $work/$suite/root/.complete ]]; then
 		heading "FRR $version"
-		note "Debian's packages of FRR and of its libraries are downloaded and unpacked into $root." \
+		note "Debian's packages of FRR and of its libraries are downloaded and unpacked into $work/$suite/root." \
 			"Nothing is installed."
-		mkdir -p "$root"
-		: >"$work/$suite/status"
-		private_apt_update "$work" "$suite" >/dev/null || unavailable "the package lists of Debian $suite"
-		private_apt "$work" "$suite" apt-get -o Dir::State::status="$work/$suite/status" -q -y --no-install-recommends \
-			--download-only install frr >/dev/null || unavailable "FRR of Debian $suite"
-		for package in "$work/apt-$suite"/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
-		prepare_root
-		touch "$root/.complete"
 	fi
+	root=$(frr_root "$work" "$suite") || {
+		printf '%s\n' "FRR of Debian $suite cannot be downloaded" >&2
+		exit 77
+	}
 	# The archive may have a newer version than $version.
 	release=$(chroot "$root" /usr/lib/frr/zebra --version | sed -n '1s/.* //p')
-}
-
-# Ends the demo with status 77.
-unavailable() {
-	printf '%s\n' "$1 cannot be downloaded" >&2
-	exit 77
-}
-
-# Does the work of the installation scripts: links of a merged /usr, accounts, devices, folders, access for vtysh.
-prepare_root() {
-	local name
-	for name in bin lib lib64 sbin; do [[ -e $root/$name ]] || ln -s "usr/$name" "$root/$name"; done
-	mkdir -p "$root"/{proc,dev,tmp,run/frr,var/lib/frr,var/tmp}
-	printf '%s\n' root:x:0:0:root:/root:/bin/sh frr:x:100:100::/:/bin/false >"$root/etc/passwd"
-	printf '%s\n' root:x:0: frr:x:100: frrvty:x:101:frr >"$root/etc/group"
-	for name in frr other; do
-		printf '%s\n' 'auth sufficient pam_permit.so' 'account sufficient pam_permit.so' >"$root/etc/pam.d/$name"
-	done
-	[[ -e $root/dev/null ]] || mknod -m 666 "$root/dev/null" c 1 3
-	[[ -e $root/dev/urandom ]] || mknod -m 666 "$root/dev/urandom" c 1 9
-	chown 100:100 "$root/run/frr" "$root/var/lib/frr"
-	chmod 1777 "$root/tmp" "$root/var/tmp"
 }
 
 # frr NODE PROGRAM ARGUMENT...: runs a program of FRR on a node, in its folder. The mount ends with the program.

@@ -267,11 +267,10 @@ def other_jobs(tier, patterns, groups):
     def command(name, *words, **more):
         return Job(name, list(words), f"{again} {name}", **more)
 
-    def kernel(name):
+    def kernel(part, name):
         # One emulated machine at a time: each has as many processors as this machine.
-        return command(
-            f"kernel::{name}", "./dev", "test-kernel", "--short", name, slots=CPUS + 1, count=count_vm, patience=PATIENCE_VM
-        )
+        words = ["./dev", "test-kernel", {"kernel": "--short", "frr": "--frr"}[part], name]
+        return command(f"{part}::{name}", *words, slots=CPUS + 1, count=count_vm, patience=PATIENCE_VM)
 
     everything = [
         command("source::clippy", "./dev", "lint", "clippy", slots=CPUS),
@@ -295,8 +294,9 @@ def other_jobs(tier, patterns, groups):
         command(
             "package::bookworm", "./dev", "test-package", "bookworm", "none", slots=CPUS + 1, patience=PATIENCE_VM
         ),
-        kernel("oldest"),
-        kernel("newest"),
+        kernel("kernel", "oldest"),
+        kernel("kernel", "newest"),
+        *(kernel("frr", name) for name in ("6.1", "6.12", "newest")),
     ]
     return [job for job in everything if selected(job.name, patterns) and groups.in_tier(tier, job.name)]
 

@@ -11,6 +11,8 @@ use crate::support::frames::{ethernet, udp};
 use crate::support::ip::Ip;
 use crate::support::{Daemon, begin, counters, left, made, reasons};
 
+mod frr;
+
 const SECOND: Duration = Duration::from_secs(1);
 const HOP_LIMIT: u8 = 64;
 /// Hop limit of packets that Linux encapsulates. It lacks the decrement of RFC 2473 3.1.
@@ -28,8 +30,17 @@ const VPNS: [(&str, u32, [&str; 2]); 2] = [
 struct Vpns(Lab);
 
 impl Vpns {
-    /// Returns `None` if this kernel lacks VRFs.
+    /// Returns provider edges with routes and SIDs, or `None` if this kernel lacks VRFs.
     fn new(topic: &str) -> Option<Self> {
+        let vpns = Self::without_routes(topic)?;
+        for site in [1, 2] {
+            vpns.add_routes(site);
+        }
+        Some(vpns)
+    }
+
+    /// Returns provider edges with addresses and VRFs only, or `None` if this kernel lacks VRFs.
+    fn without_routes(topic: &str) -> Option<Self> {
         let mut lab = Lab::new(topic).expect("a lab");
         for node in ["pe1", "pe2", "red1", "red2", "blue1", "blue2"] {
             lab.node(node).expect("a namespace");
@@ -71,8 +82,8 @@ impl Vpns {
         self.0.mac(node, port).expect("an interface")
     }
 
-    /// Configures a provider edge as FRR does: SIDs on the dummy interface `sr0`, routes of the VPNs
-    /// in the tables of the VRFs. Linux looks encapsulated packets up in these tables too.
+    /// Configures a provider edge: VRFs, addresses, neighbors, and the dummy interface `sr0` for its
+    /// SIDs.
     fn configure(&self, site: u8) {
         let other = 3 - site;
         let edge = self.edge(site);
@@ -93,18 +104,8 @@ impl Vpns {
             format!("address add fcbb:{site}::1/128 dev lo"),
             format!("address add fd00::{site}/64 dev core"),
             format!("neighbor add fd00::{other} lladdr {core} dev core nud permanent"),
-            format!("route add fcbb:{other}::/32 via fd00::{other} dev core"),
-            format!(
-                "route add fcbb:{site}:d4::/48 encap seg6local action End.DT4 vrftable 100 dev sr0"
-            ),
-            format!(
-                "route add fcbb:{site}:d6::/48 encap seg6local action End.DT6 vrftable 100 dev sr0"
-            ),
-            format!(
-                "route add fcbb:{site}:46::/48 encap seg6local action End.DT46 vrftable 200 dev sr0"
-            ),
         ];
-        for (vpn, table, [sid4, sid6]) in VPNS {
+        for (vpn, ..) in VPNS {
             let host = mac_text(self.mac(&format!("{vpn}{site}"), "eth0"));
             lines.extend([
                 format!("link set vrf-{vpn} up"),
@@ -113,12 +114,32 @@ impl Vpns {
                 format!("address add 2001:db8:{site}::1/64 dev {vpn}"),
                 format!("neighbor add 10.0.{site}.2 lladdr {host} dev {vpn} nud permanent"),
                 format!("neighbor add 2001:db8:{site}::2 lladdr {host} dev {vpn} nud permanent"),
+            ]);
+        }
+        Ip::new(edge).all(lines.iter().map(String::as_str));
+    }
+
+    /// Adds SIDs, and routes of the VPNs in the tables of the VRFs, as FRR does. Linux looks
+    /// encapsulated packets up in these tables too.
+    fn add_routes(&self, site: u8) {
+        let other = 3 - site;
+        let sid = |sid: &str, action: &str| {
+            format!("route add fcbb:{site}:{sid}/48 encap seg6local action {action} dev sr0")
+        };
+        let mut lines = vec![
+            format!("route add fcbb:{other}::/32 via fd00::{other} dev core"),
+            sid("d4::", "End.DT4 vrftable 100"),
+            sid("d6::", "End.DT6 vrftable 100"),
+            sid("46::", "End.DT46 vrftable 200"),
+        ];
+        for (_, table, [sid4, sid6]) in VPNS {
+            lines.extend([
                 format!("route add fcbb:{other}::/32 via fd00::{other} dev core table {table}"),
                 encap(&format!("10.0.{other}.0/24"), other, sid4, table),
                 encap(&format!("2001:db8:{other}::/64"), other, sid6, table),
             ]);
         }
-        Ip::new(edge).all(lines.iter().map(String::as_str));
+        Ip::new(self.edge(site)).all(lines.iter().map(String::as_str));
     }
 
     /// Returns a frame from a host to the port of its provider edge.
