@@ -3,7 +3,7 @@
 # lib.sh, line.sh and frr.sh. docs/howto/fpm.md has the same commands.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of lib.sh and of the scripts
 table=100
-zebra+=(-R 100) options=(--fpm)
+zebra+=(-R 100 --asic-offload=notify_on_offload) options=(--fpm --fpm-reply)
 
 # The hosts have addresses behind themselves, so that each is a next hop of the customer's routes.
 without_kernel() {
@@ -37,6 +37,10 @@ crossed_without_kernel() {
 			fail "$router: no session of BGP"
 	done
 	ok "iBGP between the loopback addresses of pe1 and pe2 is established, through p"
+	for router in pe1 pe2; do
+		vtysh "$router" 'show ipv6 route bgp' | grep -q '^B>\*' || fail "$router: zebra knows of no installed route"
+	done
+	ok "zebra knows that Sidestep has the customer routes; BGP advertises no route before that"
 	look pe1 'sidestep show fpm'
 	look pe1 'sidestep route show'
 	ping_from a 2001:db8:b:1::2

@@ -131,7 +131,8 @@ configuration() {
 			 exit-address-family
 			exit
 		END
-		[[ $table == main ]] || echo "ipv6 route 2001:db8:$4:1::/64 2001:db8:$4::2"
+		[[ $table == main ]] || printf '%s\n' "ipv6 route 2001:db8:$4:1::/64 2001:db8:$4::2" \
+			'router bgp 65000' ' bgp suppress-fib-pending' exit
 	else
 		cat <<-END
 			segment-routing

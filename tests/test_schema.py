@@ -30,7 +30,7 @@ seg6_flowlabel: -1
 multipath_hash_seed: 4294967295
 {local_srh: linux, ipv4_too_big: icmp, mode: tc}
 metrics: "[::1]:10143"
-{fpm: "127.0.0.1:2620", fpm_hold: 60}
+{fpm: "127.0.0.1:2620", fpm_hold: 60, fpm_reply: true}
 limits: {prefixes: 16777216, route-counters: 2}
 {fragment_rate: 0, fragment_burst: 1, icmp_rate: 2, icmp_burst: 3, oam_rate: 4}
 {require_seg6_enabled: true, encap_lookup_main: false}
@@ -73,6 +73,7 @@ ipv4_too_big: drop
 metrics: "10143"
 fpm: "2620"
 fpm_hold: -1
+fpm_reply: maybe
 mode: fast
 limits: {prefixes: 1}
 limits: {prefixes: 16777217}

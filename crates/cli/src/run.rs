@@ -116,6 +116,9 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     #[arg(value_parser = number(0..=u32::MAX))]
     pub fpm_hold: Option<u32>,
+    /// Tell zebra when its routes are in the tables, for `bgp suppress-fib-pending`
+    #[arg(long)]
+    pub fpm_reply: bool,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = api::gid)]
     pub group: Option<u32>,
@@ -195,6 +198,7 @@ fn apply_options(args: &Args, config: &mut config::File) {
     config.metrics = args.metrics.or(config.metrics);
     config.fpm = args.fpm.or(config.fpm);
     config.fpm_hold = args.fpm_hold.or(config.fpm_hold);
+    config.fpm_reply |= args.fpm_reply;
 }
 
 /// Reads the node file. Options and ports of the command line precede it.

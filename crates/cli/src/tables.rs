@@ -140,6 +140,11 @@ pub fn fpm(fpm: &Fpm) -> Table {
         ("sweep within", fpm.sweep_within.map_or_else(none, seconds)),
         ("messages of this session", fpm.messages.to_string()),
         ("messages without effect", fpm.ignored.to_string()),
+        (
+            "routes reported installed",
+            fpm.reported_installed.to_string(),
+        ),
+        ("routes reported failed", fpm.reported_failed.to_string()),
         ("sessions", fpm.sessions.to_string()),
         ("refused connections", fpm.refused.to_string()),
         (

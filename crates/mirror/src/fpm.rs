@@ -10,6 +10,8 @@ mod decode;
 pub mod encode;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::ops::Range;
 
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{NextHop, Route, RouteKey};
@@ -64,6 +66,8 @@ pub struct Frame {
     pub ignored: u64,
     /// Netlink port ID of the sender (`nlmsg_pid`). A restarted zebra has another one.
     pub sender: u32,
+    /// Routes that the frame adds or replaces, and the places of their messages in it.
+    pub routes: Vec<(RouteKey, Range<usize>)>,
 }
 
 /// A change.
@@ -124,6 +128,34 @@ pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, FpmError> {
     }
     Ok(Some(length))
 }
+
+/// Returns the frame that reports to zebra whether a route is installed. `message` is the message of
+/// the route in a decoded frame. zebra finds the route by its prefix, table and protocol, and reads
+/// the flag (`netlink_route_notify_read_ctx`).
+#[must_use]
+pub fn reply(message: &[u8], is_installed: bool) -> Vec<u8> {
+    let length = (HEADER + message.len()) as u16;
+    let mut frame = vec![1, 1];
+    frame.extend(length.to_be_bytes());
+    frame.extend(message);
+    // zebra skips a message that is not a request.
+    let flags = HEADER + offset_of!(libc::nlmsghdr, nlmsg_flags);
+    frame[flags..flags + 2].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    let flags = HEADER + size_of::<libc::nlmsghdr>() + RTM_FLAGS;
+    let report = if is_installed {
+        RTM_F_OFFLOAD
+    } else {
+        RTM_F_OFFLOAD_FAILED
+    };
+    frame[flags..flags + 4].copy_from_slice(&report.to_ne_bytes());
+    frame
+}
+
+// include/uapi/linux/rtnetlink.h.
+/// Offset of `rtm_flags` in `struct rtmsg`.
+const RTM_FLAGS: usize = 8;
+const RTM_F_OFFLOAD: u32 = 0x4000;
+const RTM_F_OFFLOAD_FAILED: u32 = 0x2000_0000;
 
 /// Applies a stream of frames to the node of a kernel's datagram, for tests and fuzzing. Returns
 /// the node before the first problem, and the problem.

@@ -31,6 +31,7 @@
 //! metrics: "127.0.0.1:10143"
 //! fpm: "127.0.0.1:2620"
 //! fpm_hold: 120
+//! fpm_reply: false
 //! mode: auto
 //! limits: {prefixes: 2000000}
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
@@ -124,6 +125,8 @@ pub struct File {
     pub fpm: Option<SocketAddr>,
     /// `sidestep run --fpm-hold`.
     pub fpm_hold: Option<u32>,
+    /// `sidestep run --fpm-reply`.
+    pub fpm_reply: bool,
     /// `sidestep run --group`, a name or a number. It does not change while the daemon runs.
     pub group: Option<Spanned<String>>,
     /// `sidestep run --pin-root`. It does not change while the daemon runs.
@@ -176,6 +179,8 @@ pub struct Overlay {
     pub fpm: Option<SocketAddr>,
     /// Time that stale routes of FPM stay, in seconds, if the file sets it.
     pub fpm_hold: Option<u32>,
+    /// Whether zebra learns the results of its routes.
+    pub fpm_reply: bool,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// Candidate paths of controllers. A file has none.
@@ -313,6 +318,7 @@ impl File {
             metrics: self.metrics,
             fpm: self.fpm,
             fpm_hold: self.fpm_hold,
+            fpm_reply: self.fpm_reply,
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()

@@ -294,6 +294,69 @@ fn a_route_of_fpm_is_shown_with_its_owner_and_precedes_the_kernels() {
     eventually("the kernel's route", || (egress() == "eth2").then_some(()));
 }
 
+/// Reads this many replies. Returns the end of each route's destination address, and whether zebra
+/// would take it for installed.
+fn replies(peer: &mut Peer<'_>, count: usize) -> Vec<(u8, bool)> {
+    let reply = || {
+        let mut header = [0; 4];
+        peer.stream.read_exact(&mut header).expect("a reply");
+        assert_eq!(header[..2], [1, 1]);
+        let mut message = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - 4];
+        peer.stream.read_exact(&mut message).expect("a reply");
+        // struct nlmsghdr, struct rtmsg with its flags, and RTA_DST.
+        let installed = match u32::from_ne_bytes(*message[24..].first_chunk().expect("a route")) {
+            0x4000 => true,
+            0x2000_0000 => false,
+            flags => panic!("flags {flags:#x}"),
+        };
+        (message[28 + 4 + 5], installed)
+    };
+    std::iter::repeat_with(reply).take(count).collect()
+}
+
+#[test]
+fn zebra_learns_which_routes_are_in_the_tables() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livefpmreply");
+    let before = {
+        let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+        let limits: report::Limits = report(star.router(), Request::ShowLimits);
+        let prefixes = limits.iter().find(|limit| limit.name == "prefixes");
+        prefixes.and_then(|limit| limit.used).expect("a number")
+    };
+    // Room for two more prefixes.
+    let limit = format!("prefixes={}", before + 2);
+    let _daemon = star.run(&[
+        "--fpm",
+        "--fpm-reply",
+        "--limit",
+        &limit,
+        "--mode",
+        "tc",
+        "eth0",
+        "eth1",
+    ]);
+    let mut peer = Peer::connect(&star, ZEBRA);
+    let prefix = |number: u8| route(&format!("2001:db8:{number}::/48"), 1);
+    peer.send(&[ZEBRA.next_hop(1, &peer.hop("eth1", "fc00:b::2"))]);
+    peer.send(&[1, 2].map(|number| ZEBRA.route(&prefix(number))));
+    assert_eq!(replies(&mut peer, 2), [(1, true), (2, true)]);
+    peer.send(&[ZEBRA.route(&prefix(3))]);
+    assert_eq!(replies(&mut peer, 1), [(3, false)]);
+    peer.send(&[ZEBRA.withdraw(&prefix(1).key, BGP)]);
+    // The place of the withdrawn route is free after a grace period.
+    eventually("room for the route", || {
+        peer.send(&[ZEBRA.route(&prefix(3))]);
+        let (_, installed) = replies(&mut peer, 1)[0];
+        installed.then_some(())
+    });
+    let state = fpm(&star);
+    assert_eq!(state.reported_installed, 3);
+    assert!(state.reported_failed > 0, "{state:?}");
+}
+
 #[test]
 fn a_malformed_frame_ends_its_session_only() {
     let Some(_turn) = begin() else {

@@ -130,6 +130,7 @@ impl Daemon {
             let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
             if self.problem.is_none() && is_known {
                 self.suspended.resume(&self.compiled, &self.kernel);
+                self.reply_fpm();
             }
             if now >= neighbors_due {
                 neighbors_due = now + neighbors::PERIOD;
@@ -273,8 +274,8 @@ impl Daemon {
                 .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
-        let of_fpm = self.fpm.iter().flat_map(Fpm::fds);
-        fds.extend(of_fpm.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let of_fpm = self.fpm.iter().flat_map(Fpm::poll_events);
+        fds.extend(of_fpm.map(|(fd, events)| PollFd::new(fd, events)));
         let of_icmp = [Some(self.kernel.reports_fd()), self.icmp.fd()];
         fds.extend(
             of_icmp

@@ -5,16 +5,23 @@
 //! replay. A zebra that has run without interruption has ended it after [`QUIET`] without a message.
 //! A zebra that has started again first learns its routes from the routing daemons, which takes
 //! longer. Its stale routes stay for the hold time, as they do without a session.
+//!
+//! With `--fpm-reply`, zebra learns that a route is in the tables of the packet path, or that there
+//! was no room for it. BGP then advertises a route only after that.
+
+mod results;
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use sidestep_mirror::fpm::{Counts, FRAME_MAX, decode, frame_length};
 use sidestep_mirror::{Mirror, OnUrgent};
 
+use self::results::Results;
 use super::urgent::UrgentTables;
 use super::{Daemon, Program};
 use crate::report;
@@ -63,6 +70,7 @@ struct Session {
     messages: u64,
     ignored: u64,
     sender: Option<u32>,
+    results: Results,
 }
 
 /// Why a session ended.
@@ -91,10 +99,14 @@ impl Fpm {
         })
     }
 
-    /// Returns the sockets to poll for reading.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let session = self.session.iter().map(|it| it.stream.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(session)
+    /// Returns the sockets with the events to poll for.
+    pub fn poll_events(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let session = self.session.iter().map(|it| {
+            let mut events = PollFlags::POLLIN;
+            events.set(PollFlags::POLLOUT, it.results.has_unsent());
+            (it.stream.as_fd(), events)
+        });
+        std::iter::once((self.listener.as_fd(), PollFlags::POLLIN)).chain(session)
     }
 
     /// Returns when the stale routes are swept.
@@ -145,6 +157,7 @@ impl Fpm {
             messages: 0,
             ignored: 0,
             sender: None,
+            results: Results::default(),
         });
         Some(format!("fpm: {peer} connected"))
     }
@@ -165,8 +178,15 @@ impl Fpm {
 }
 
 impl Session {
-    /// Reads and applies frames. Returns why the session has ended, if it has.
-    fn read(&mut self, mirror: &mut Mirror, urgent: &mut OnUrgent<'_>) -> Option<End> {
+    /// Reads and applies frames. Returns why the session has ended, if it has. With `replies`, zebra
+    /// learns the results of its routes.
+    fn read(
+        &mut self,
+        mirror: &mut Mirror,
+        urgent: &mut OnUrgent<'_>,
+        replies: bool,
+    ) -> Option<End> {
+        self.results.send(&self.stream);
         let mut left = BYTES_AT_ONCE;
         while left > 0 {
             let space = &mut self.buffer[self.filled..];
@@ -193,12 +213,12 @@ impl Session {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Some(End::error(error.to_string())),
             }
-            if let Err(error) = self.apply(mirror, urgent) {
+            if let Err(error) = self.apply(mirror, urgent, replies) {
                 let text = format!("frame {}, {error}", self.frames + 1);
                 return Some(End::error(text));
             }
         }
-        None
+        self.results.overflow().map(End::error)
     }
 
     /// Applies the complete frames of the buffer.
@@ -206,16 +226,21 @@ impl Session {
         &mut self,
         mirror: &mut Mirror,
         urgent: &mut OnUrgent<'_>,
+        replies: bool,
     ) -> Result<(), sidestep_mirror::fpm::FpmError> {
         let mut at = 0;
         while let Some(length) = frame_length(&self.buffer[at..self.filled])? {
             let Some(bytes) = self.buffer[at..self.filled].get(..length) else {
                 break;
             };
-            let frame = decode(bytes)?;
+            let mut frame = decode(bytes)?;
+            let routes = std::mem::take(&mut frame.routes);
             let (messages, ignored) = (frame.messages, frame.ignored);
             let sender = frame.sender;
             mirror.apply_fpm(frame, urgent)?;
+            for (key, place) in routes.into_iter().filter(|_| replies) {
+                self.results.expect(key, &bytes[place]);
+            }
             self.frames += 1;
             self.messages += messages;
             self.ignored += ignored;
@@ -256,7 +281,8 @@ impl Daemon {
                 overlaid: &self.overlaid,
             };
             let mut urgent = |node: &_, change| tables.apply(node, change);
-            if let Some(end) = session.read(&mut self.mirror, &mut urgent) {
+            let end = session.read(&mut self.mirror, &mut urgent, self.own.fpm_reply);
+            if let Some(end) = end {
                 lines.extend(fpm.close(end, &mut self.mirror, now));
             }
         }
@@ -278,6 +304,16 @@ impl Daemon {
         }
         for line in lines {
             program.log(&line);
+        }
+    }
+
+    /// Replies to zebra about the routes that it has sent. The tables have all of them, or had no room.
+    pub(super) fn reply_fpm(&mut self) {
+        let session = self.fpm.as_mut().and_then(|fpm| fpm.session.as_mut());
+        if let Some(session) = session {
+            let full = &self.compiled.index.full;
+            session.results.report(|key| !full.contains_key(key));
+            session.results.send(&session.stream);
         }
     }
 
@@ -315,6 +351,8 @@ impl Daemon {
             sweep_within: sweep.map(|at| at.saturating_duration_since(now).as_secs()),
             messages: session.map_or(0, |it| it.messages),
             ignored: session.map_or(0, |it| it.ignored),
+            reported_installed: session.map_or(0, |it| it.results.installed),
+            reported_failed: session.map_or(0, |it| it.results.failed),
             sessions: fpm.sessions,
             refused: fpm.refused,
             last_end: last_end.map(|end| end.text.clone()),

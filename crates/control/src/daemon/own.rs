@@ -36,6 +36,7 @@ impl OverlaidNode {
             metrics: None,
             fpm: None,
             fpm_hold: None,
+            fpm_reply: false,
             ..own.clone()
         };
         Self((of_node != Overlay::default()).then(|| {

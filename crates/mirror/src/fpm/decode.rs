@@ -34,7 +34,12 @@ pub fn decode(frame: &[u8]) -> Checked<Frame> {
         decoded.sender = u32_at(frame, at + 12).unwrap_or_default();
         decoded.messages += 1;
         match update(&message, at)? {
-            Some(update) => decoded.updates.push(update),
+            Some(update) => {
+                if let Update::Route(route) = &update {
+                    decoded.routes.push((route.key, at..at + length));
+                }
+                decoded.updates.push(update);
+            }
             None => decoded.ignored += 1,
         }
         at += length.next_multiple_of(4);

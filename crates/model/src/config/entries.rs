@@ -65,7 +65,7 @@ const LISTS: [&str; 8] = [
     "policies",
 ];
 /// Keys with one value.
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 21] = [
     "tunsrc",
     "seg6_flowlabel",
     "multipath_hash_seed",
@@ -82,6 +82,7 @@ const SETTINGS: [&str; 20] = [
     "metrics",
     "fpm",
     "fpm_hold",
+    "fpm_reply",
     "group",
     "pin_root",
     "mode",
@@ -176,6 +177,7 @@ fn settings(own: &Overlay) -> impl Iterator<Item = (&'static str, String)> {
         text(own.metrics),
         text(own.fpm),
         text(own.fpm_hold),
+        other(own.fpm_reply),
     ];
     let keys = SETTINGS.into_iter().zip(values);
     keys.filter_map(|(key, value)| Some((key, value?)))

@@ -34,6 +34,7 @@ icmp_burst: 4
 metrics: "[::1]:9999"
 fpm: "[::1]:2620"
 fpm_hold: 30
+fpm_reply: true
 hmac: {7: {algorithm: sha256, secret: "hush"}}
 "#;
 
