@@ -10,9 +10,12 @@ declare -A result_of=()
 
 # --- packets on the way -------------------------------------------------------------------------
 # Host a sends echo requests to host b, so that a packet lost in either direction counts.
+# start_flow ADDRESS [PREFIXES]: flow.py describes the arguments.
 start_flow() {
 	mkfifo "$scratch/ask" "$scratch/answer"
-	on a "$here/flow.py" 2001:db8:b::2 <"$scratch/ask" >"$scratch/answer" &
+	# Not by `on`, so that $! is its own process.
+	nsenter --net="/run/netns/$prefix-a" "$here/flow.py" "$@" <"$scratch/ask" >"$scratch/answer" 9>&- &
+	flow=$!
 	disown
 	exec {ask}>"$scratch/ask" {answer}<"$scratch/answer"
 }
@@ -218,13 +221,14 @@ each_failure() {
 failures() {
 	local router name
 	for router in "${routers[@]}"; do routes_of_frr "$router" >"$scratch/$router.routes"; done
-	start_flow
+	start_flow 2001:db8:b::2
 	heading "Linux alone"
 	each_failure linux
 	heading "Sidestep on the three routers"
 	measure sidestep 'Sidestep started' start
 	measure sidestep 'Sidestep killed and started' kill_sidestep
 	each_failure sidestep
+	kill "$flow"
 	heading "Packets lost"
 	printf '  %-36s %22s %22s\n' '' 'Linux alone' Sidestep '' 'packets, longest in ms' 'packets, longest in ms'
 	for name in "${steps[@]}"; do

@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """Echo requests to an IPv6 address, without a pause, and the number of those without a reply.
 
-flow.py ADDRESS    sends a request every 2 ms. For each line on standard input, it prints the number
-                   of requests since the last line, how many of them have no reply, and for how many
-                   milliseconds at most no reply arrived.
+flow.py ADDRESS [PREFIXES]    sends a request every 2 ms. For each line on standard input, it prints
+                              the number of requests since the last line, how many of them have no
+                              reply, and for how many milliseconds at most no reply arrived. With
+                              PREFIXES, each request has another destination: the same address in
+                              the next of this number of adjacent /64 prefixes.
 """
 
+import ipaddress
 import os
 import select
 import socket
@@ -15,6 +18,7 @@ import time
 
 INTERVAL = 0.002
 PATIENCE = 0.3  # seconds until a request without a reply is lost
+STRIDE = 7919
 ECHO_REQUEST, ECHO_REPLY = 128, 129
 ICMP6_FILTER = 1
 
@@ -22,12 +26,13 @@ ICMP6_FILTER = 1
 class Flow:
     """A request has the type, an identifier, and a number of 64 bits as its data."""
 
-    def __init__(self, address):
+    def __init__(self, address, prefixes=1):
         self.socket = socket.socket(socket.AF_INET6, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMPV6)
         passed = [0xFFFFFFFF] * 8  # RFC 3542 3.2: a set bit blocks the type
         passed[ECHO_REPLY >> 5] &= ~(1 << (ECHO_REPLY & 31))
         self.socket.setsockopt(socket.IPPROTO_ICMPV6, ICMP6_FILTER, struct.pack("8I", *passed))
-        self.address = (address, 0)
+        self.address = int(ipaddress.IPv6Address(address))
+        self.prefixes = prefixes
         self.identifier = os.getpid() & 0xFFFF
         self.sent = []  # times of the requests since the last report
         self.answered = []
@@ -40,9 +45,13 @@ class Flow:
         # The kernel writes the checksum.
         data = struct.pack("!BBHHHQ", ECHO_REQUEST, 0, 0, self.identifier, number & 0xFFFF, number)
         try:
-            self.socket.sendto(data, self.address)
+            self.socket.sendto(data, (self.destination(number), 0))
         except OSError:
             pass  # without a reply, like a packet lost on the way
+
+    def destination(self, number):
+        # Neighboring requests have distant prefixes.
+        return str(ipaddress.IPv6Address(self.address + (number * STRIDE % self.prefixes << 64)))
 
     def receive(self):
         while True:
@@ -89,6 +98,6 @@ class Flow:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    Flow(sys.argv[1]).run()
+    Flow(sys.argv[1], *map(int, sys.argv[2:])).run()

@@ -21,21 +21,29 @@ mpps() { awk '{ printf "%.2f Mpps", $1 / 1e6 }' <<<"$1"; }
 better() { printf '%s\n' "$@" | sort -g | tail -n1; }
 frame() { "$here/frame.py" udp "$(mac pe1 eth0)" "$(mac a eth0)" 2001:db8:a::2 2001:db8:b::2 $size; }
 
-# Starts Sidestep on the routers, with the options in `options`.
+# Starts Sidestep on the routers, with the options in `options`, in `mode` or else in the best one. Ports of a router
+# that is not in `ports_of` are eth0 and eth1.
 options=()
+mode=''
+declare -A ports_of=()
 start() {
-	local router
+	local router ports
+	[[ -n $mode ]] || choose_mode
+	for router in "${routers[@]}"; do
+		ports=${ports_of[$router]:-eth0 eth1}
+		show "$router" "sidestep run --mode $mode --detach ${options[*]}${options[*]:+ }$ports"
+		[[ $(on "$router" "$sidestep" show ports -j | grep -c "\"target\": \"$mode\"") == $(wc -w <<<"$ports") ]] ||
+			fail "$router: not all ports are attached in mode $mode"
+	done
+}
+
+choose_mode() {
 	mode=xdp
 	# Linux 6.3 is the first version that reports which veth accepts XDP redirects (xdp_features).
 	printf '6.3\n%s\n' "$(uname -r)" | sort -VC || {
 		mode=tc
 		note "The mode is TC, not XDP: only Linux 6.3 and later report which veth accepts XDP redirects."
 	}
-	for router in "${routers[@]}"; do
-		show "$router" "sidestep run --mode $mode --detach ${options[*]}${options[*]:+ }eth0 eth1"
-		[[ $(on "$router" "$sidestep" show ports -j | grep -c "\"target\": \"$mode\"") == 2 ]] ||
-			fail "$router: not both ports are attached in mode $mode"
-	done
 }
 
 stop() { for router in "${routers[@]}"; do show "$router" "sidestep stop"; done; }

@@ -39,7 +39,7 @@ fn assert_nothing_is_left() {
     let namespaces = Command::new("ip").args(["netns", "list"]).output();
     let namespaces = namespaces.expect("ip is installed").stdout;
     let namespaces = String::from_utf8_lossy(&namespaces);
-    for prefix in ["ss-demo-", "ss-failures-"] {
+    for prefix in ["ss-demo-", "ss-failures-", "ss-dead-"] {
         assert!(!namespaces.contains(prefix), "{namespaces}");
     }
     assert!(!Path::new("/run/ss-demo").exists());
@@ -159,6 +159,18 @@ fn frr_failures_leave_no_stale_route_and_lose_no_packet_that_linux_does_not_lose
         return;
     }
     let Some(text) = shown(&["frr", "--failures"]) else {
+        return;
+    };
+    let (_, table) = text.split_once("Packets lost").expect("a table");
+    println!("{table}");
+}
+
+#[test]
+fn customer_routes_survive_a_core_router_as_with_linux() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let Some(text) = shown(&["frr", "--dead-node=5000"]) else {
         return;
     };
     let (_, table) = text.split_once("Packets lost").expect("a table");
