@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     #[arg(value_parser = number(0..=u32::MAX))]
     pub fpm_hold: Option<u32>,
-    /// Tell zebra when its routes are in the tables, for `bgp suppress-fib-pending`
+    /// Report to zebra which of its routes are in the tables, so that BGP can wait for them
     #[arg(long)]
     pub fpm_reply: bool,
     /// Give the members of this group access to the control socket: full control of the daemon

@@ -115,15 +115,25 @@ fn the_service_chain_demo_passes_services_without_srv6_support() {
     assert!(text.contains("two services without SRv6 support"), "{text}");
 }
 
-#[test]
-fn frr_routes_are_forwarded_and_its_locators_lead_to_sids_of_sidestep() {
+/// Runs the demo of FRR with these options. Its output must contain these lines.
+fn assert_frr_shows(options: &[&str], lines: &[&str]) {
     if !sidestep_testkit::root_or_skip() {
         return;
     }
-    let Some(text) = shown(&["frr"]) else {
+    let Some(text) = shown(&[&["frr"], options].concat()) else {
         return;
     };
-    for line in [
+    for line in lines {
+        assert!(text.contains(line), "{text}");
+    }
+    if let Some((_, table)) = text.split_once("Packets lost") {
+        println!("{table}");
+    }
+}
+
+#[test]
+fn frr_routes_are_forwarded_and_its_locators_lead_to_sids_of_sidestep() {
+    let lines = [
         "It punted only control traffic",
         "exactly these bytes arrived",
         "p: the SID fcbb:bbbb:a2:: processed",
@@ -131,50 +141,28 @@ fn frr_routes_are_forwarded_and_its_locators_lead_to_sids_of_sidestep() {
         "FRR's routes by FPM",
         "pe2: the SID fcbb:bbbb:a3:fe46:: processed",
         "p: the SID fcbb:bbbb:a2:fead:: processed",
-    ] {
-        assert!(text.contains(line), "{text}");
-    }
+    ];
+    assert_frr_shows(&[], &lines);
 }
 
 #[test]
 fn sidestep_forwards_by_the_routes_of_frr_and_linux_does_not() {
-    if !sidestep_testkit::root_or_skip() {
-        return;
-    }
-    let Some(text) = shown(&["frr", "--fpm"]) else {
-        return;
-    };
-    for line in [
+    let lines = [
         "iBGP between the loopback addresses",
         "Linux does not forward",
-    ] {
-        assert!(text.contains(line), "{text}");
-    }
+    ];
+    assert_frr_shows(&["--fpm"], &lines);
 }
 
 #[test]
 #[ignore = "minutes of FRR's timers: ./dev demo frr --failures"]
 fn frr_failures_leave_no_stale_route_and_lose_no_packet_that_linux_does_not_lose() {
-    if !sidestep_testkit::root_or_skip() {
-        return;
-    }
-    let Some(text) = shown(&["frr", "--failures"]) else {
-        return;
-    };
-    let (_, table) = text.split_once("Packets lost").expect("a table");
-    println!("{table}");
+    assert_frr_shows(&["--failures"], &["Packets lost"]);
 }
 
 #[test]
 fn customer_routes_survive_a_core_router_as_with_linux() {
-    if !sidestep_testkit::root_or_skip() {
-        return;
-    }
-    let Some(text) = shown(&["frr", "--dead-node=5000"]) else {
-        return;
-    };
-    let (_, table) = text.split_once("Packets lost").expect("a table");
-    println!("{table}");
+    assert_frr_shows(&["--dead-node=5000"], &["Packets lost"]);
 }
 
 #[test]

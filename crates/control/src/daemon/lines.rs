@@ -53,16 +53,7 @@ impl Lines {
 
     /// Sends as much as the socket accepts. Returns false if the client has disconnected.
     pub fn send(&mut self) -> bool {
-        while !self.pending.is_empty() {
-            match self.stream.write(self.pending.as_slices().0) {
-                Ok(0) => return false,
-                Ok(sent) => drop(self.pending.drain(..sent)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        true
+        send(&mut self.pending, &self.stream)
     }
 
     /// Whether the client has closed its side. A client sends nothing else after its request.
@@ -86,4 +77,19 @@ impl Lines {
         flags.set(PollFlags::POLLOUT, !self.pending.is_empty());
         (self.stream.as_fd(), flags)
     }
+}
+
+/// Sends as much of the unsent data as the socket accepts. Returns false if the peer has
+/// disconnected.
+pub(super) fn send(unsent: &mut VecDeque<u8>, mut socket: impl Write) -> bool {
+    while !unsent.is_empty() {
+        match socket.write(unsent.as_slices().0) {
+            Ok(0) => return false,
+            Ok(sent) => drop(unsent.drain(..sent)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }

@@ -28,9 +28,9 @@ pub struct Fpm {
     /// Messages of the present session about MPLS and MAC addresses, and of unknown types, which have
     /// no effect.
     pub ignored: u64,
-    /// Routes of the present session that zebra was told to be in the tables (`run --fpm-reply`).
+    /// Routes of the present session that were reported to zebra as installed (`run --fpm-reply`).
     pub reported_installed: u64,
-    /// Routes of the present session that zebra was told to have no room in the tables.
+    /// Routes of the present session that were reported to zebra as failed: a table had no room.
     pub reported_failed: u64,
     /// Sessions since the start.
     pub sessions: u64,

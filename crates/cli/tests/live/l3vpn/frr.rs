@@ -185,14 +185,10 @@ exit
 impl Vpns {
     /// Waits until a route is in the table of a VRF, or until it is not.
     fn await_route(&self, site: u8, table: u32, prefix: &str, there: bool) {
+        let family = if prefix.contains(':') { "-6" } else { "-4" };
         let table = table.to_string();
-        let words = ["ip", "route", "show", prefix, "table", &table];
+        let words = ["ip", family, "route", "show", prefix, "table", &table];
         eventually_within(CONVERGENCE, &format!("{words:?} of pe{site}"), || {
-            let words = if prefix.contains(':') {
-                ["ip", "-6"].iter().chain(&words[1..]).copied().collect()
-            } else {
-                words.to_vec()
-            };
             let routes = self.edge(site).exec(&words).unwrap_or_default();
             (routes.contains(" encap seg6 ") == there).then_some(())
         });

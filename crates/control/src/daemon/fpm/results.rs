@@ -1,10 +1,12 @@
 //! Replies to zebra: whether its routes are in the tables of the packet path.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 
 use sidestep_mirror::fpm::reply;
 use sidestep_model::route::RouteKey;
+
+use crate::daemon::lines;
 
 /// LIMIT: bytes of replies that wait for the tables or for zebra.
 const WAITING_MAX: usize = 32 << 20;
@@ -42,14 +44,8 @@ impl Results {
     }
 
     /// Sends as much as the socket accepts. An error is that of the next read, too.
-    pub fn send(&mut self, mut stream: impl Write) {
-        while !self.unsent.is_empty() {
-            match stream.write(self.unsent.as_slices().0) {
-                Ok(sent @ 1..) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => return,
-            }
-        }
+    pub fn send(&mut self, stream: impl Write) {
+        lines::send(&mut self.unsent, stream);
     }
 
     pub fn has_unsent(&self) -> bool {
