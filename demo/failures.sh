@@ -96,16 +96,16 @@ print(sum(row["packets"] for row in json.load(sys.stdin) if row["verdict"] == "p
 	echo "$sum"
 }
 
-# measure MODE NAME COMMAND...: executes a command while packets are on the way, and waits for the recovery.
+# measure PLANE NAME COMMAND...: executes a command while packets are on the way, and waits for the recovery.
 measure() {
-	local mode=$1 name=$2
+	local plane=$1 name=$2
 	count_packets || true
 	sent=0 lost=0 silent=0
 	"${@:3}"
 	recover "$name"
-	[[ $mode == linux ]] || check_sidestep "$name"
-	[[ -n ${result_of["linux $name"]-} && $mode == sidestep ]] || steps+=("$name")
-	result_of["$mode $name"]="$lost $silent"
+	[[ $plane == linux ]] || check_sidestep "$name"
+	[[ -n ${result_of["linux $name"]-} && $plane == sidestep ]] || steps+=("$name")
+	result_of["$plane $name"]="$lost $silent"
 	ok "$name: $lost of $sent packets lost, at most $silent ms without a reply"
 }
 
@@ -147,7 +147,7 @@ flush() { show pe1 "ip -6 route show proto $1 | while read -r prefix _; do ip -6
 # --- the network --------------------------------------------------------------------------------
 rename() {
 	show pe1 'ip link set eth1 name core'
-	[[ $mode == linux ]] || check_routes "$name" pe1
+	[[ $plane == linux ]] || check_routes "$name" pe1
 	sleep 0.2
 	show pe1 'ip link set core name eth1'
 }
@@ -173,7 +173,7 @@ move_sid() {
 	# Replies and returned requests. Without the latter, as many as requests.
 	((2 * (after - before) > 3 * requests)) ||
 		fail "p does not send packets of the moved SID to pe1, which received $((after - before)), at $requests requests"
-	[[ $mode == linux ]] || check_sidestep "$name"
+	[[ $plane == linux ]] || check_sidestep "$name"
 	vtysh pe1 "$(printf '%s\n' configure "no $command")"
 	sleep 0.3
 	vtysh p "$(printf '%s\n' configure 'segment-routing' srv6 static-sids 'no sid fcbb:bbbb:a2:fe01::/64')"
@@ -206,7 +206,7 @@ kill_sidestep() {
 }
 
 # --- the story ----------------------------------------------------------------------------------
-# each_failure MODE: MODE is linux or sidestep.
+# each_failure PLANE: PLANE is linux or sidestep.
 each_failure() {
 	measure "$1" 'SID moved to another device' move_sid
 	measure "$1" 'zebra killed, FRR restarted' restart_frr KILL
