@@ -213,7 +213,7 @@ fn routes_of_fpm_forward_and_stay_across_a_reconnect() {
         check_forwarded(&star);
         assert_eq!(verdict(&star, "2001:db8:e::1"), "forward");
 
-        let ((), sent) = constant::during(&star, "a reconnect", || {
+        constant::during(&star, "a reconnect", || {
             drop(peer);
             wait_for_routes(&star, 6, 6);
             assert_eq!(verdict(&star, "2001:db8:e::1"), "forward");
@@ -224,7 +224,6 @@ fn routes_of_fpm_forward_and_stay_across_a_reconnect() {
             wait_for_routes(&star, 5, 0);
             assert_eq!(verdict(&star, "2001:db8:e::1"), "punt");
         });
-        assert!(sent > 1000, "{sent} packets");
         check_forwarded(&star);
     }
 }

@@ -152,7 +152,7 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
     let daemon = star.run(&["--mode", "tc", "--receive-buffer", "4096", "eth0", "eth1"]);
     let few = prefixes(&star);
     let mut ip = star.ip();
-    let ((), sent) = constant::during(&star, "lost notifications", || {
+    constant::during(&star, "lost notifications", || {
         let all: Vec<String> = (0..SOME).map(add).collect();
         ip.all(all.iter().map(String::as_str));
         wait_for_prefixes(&star, few + SOME as u64);
@@ -170,7 +170,6 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
         ip.all(changes.iter().map(String::as_str));
         wait_for_prefixes(&star, few + (SOME - SOME.div_ceil(3)) as u64);
     });
-    assert!(sent > 500, "{sent} packets are too few");
     check(
         &star,
         (0..SOME).filter(|number| number % 3 != 0).step_by(97),

@@ -229,7 +229,7 @@ fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_insi
             let (counted, not_learned) = take_over(mode, behavior);
             let mut lost = 0;
             for [sent, arrived] in counted {
-                assert!(sent > 1000, "{mode}: {sent} packets are too few");
+                assert!(sent > 100, "{mode}: {sent} packets are too few");
                 lost += sent - arrived;
             }
             // On a busy machine one packet may be inside the service at that moment and returns

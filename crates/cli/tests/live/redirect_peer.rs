@@ -212,7 +212,7 @@ fn a_redirect_ends_while_something_that_it_skips_is_in_use() {
         router.exec(&words).expect("a command");
     };
     eventually_redirects(&star);
-    let ((), sent) = constant::during(&star, "redirects", || {
+    constant::during(&star, "redirects", || {
         let capture = capture(router);
         eventually_ends(&star, "a packet socket captures its packets");
         // On the router, only transmitted frames have this address.
@@ -229,7 +229,6 @@ fn a_redirect_ends_while_something_that_it_skips_is_in_use() {
         on_router("ethtool -K eth1 tso on");
         eventually_redirects(&star);
     });
-    assert!(sent > 100, "{sent} packets are too few");
     constant::during(&star, "XDP at the peer", || {
         let xdp = Napi::attach(b, "eth0").expect("an XDP program");
         eventually_ends(&star, "its peer runs XDP");

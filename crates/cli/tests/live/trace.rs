@@ -335,10 +335,7 @@ fn putting_traced_and_plain_programs_in_place_loses_no_packet() {
             done.store(true, Ordering::Release);
             traffic.join().expect("the traffic")
         });
-        assert!(
-            sent > 1_000,
-            "{mode}: {sent} packets while programs changed"
-        );
+        assert!(sent > 100, "{mode}: {sent} packets while programs changed");
         assert_eq!(arrived, sent, "{mode}");
         // Sidestep forwarded all of them; the kernel forwarded none between two programs.
         let after = counters(router, "eth0");

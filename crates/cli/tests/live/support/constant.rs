@@ -12,6 +12,9 @@ use super::{ROUTER, Star};
 
 /// Interval between two packets.
 const PACE: Duration = Duration::from_micros(300);
+/// Packets per kind below which the traffic tells nothing. A busy machine sends far fewer than
+/// [`PACE`] asks for.
+const FEWEST: u64 = 50;
 /// The routes, as arguments of `ip`.
 pub const ROUTES: [&str; 2] = [
     "route add fc00:bb::/32 via fc00:b::2 dev eth1",
@@ -31,6 +34,7 @@ pub fn during<T>(star: &Star, what: &str, body: impl FnOnce() -> T) -> (T, u64) 
         let value = value.unwrap_or_else(|failure| panic::resume_unwind(failure));
         (value, sent, arrived)
     });
+    assert!(sent > FEWEST, "{what}: {sent} packets are too few");
     assert_eq!(arrived, [sent; 2], "{what}: of {sent} each");
     (value, sent)
 }
