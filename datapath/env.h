@@ -7,7 +7,9 @@
  *   env_length(e)             bytes of the whole frame, fragments included
  *   env_ifindex(e)            ingress interface
  *   env_tagged(e)             true if the frame has a VLAN tag outside its bytes
- *   env_linear(e)             makes the headers readable in place; negative on failure
+ *   env_linear_bytes(e)       bytes that can be read in place, of a frame that is not linear
+ *   env_is_linear(e)          true if all bytes can be read in place that a frame's headers may have
+ *   env_pull(e)               makes the first bytes readable in place; negative on failure
  *   env_shift(e, delta, how)  removes (delta > 0) or adds (delta < 0) bytes behind the Ethernet
  *                             header. The Ethernet header and added bytes are undefined afterwards.
  *                             Negative if refused; the packet is then unchanged. TC derives the
@@ -40,7 +42,7 @@
  *   env_trace(e, kind, a, b, address)
  *                             reports a step; expands to nothing in the plain kernel programs
  *
- * After env_shift, env_trim and env_linear every packet pointer has to be derived again.
+ * After env_shift, env_trim and env_pull every packet pointer has to be derived again.
  */
 #ifndef SIDESTEP_ENV_H
 #define SIDESTEP_ENV_H
@@ -92,7 +94,7 @@ INLINE _Bool outcome_ends_frame(struct outcome outcome)
 
 /*
  * The only bounds check: returns `length` bytes at `offset`, or NULL. `length` is a constant. The
- * pointer is valid until the next env_shift, env_trim or env_linear.
+ * pointer is valid until the next env_shift, env_trim or env_pull.
  */
 INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 {

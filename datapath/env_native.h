@@ -85,7 +85,17 @@ INLINE _Bool env_defer(ENV *e)
 	return 0;
 }
 
-INLINE int env_linear(ENV *e)
+INLINE __u32 env_linear_bytes(ENV *e)
+{
+	return 0;
+}
+
+INLINE _Bool env_is_linear(ENV *e)
+{
+	return 1;
+}
+
+INLINE int env_pull(ENV *e)
 {
 	return 0;
 }

@@ -71,12 +71,19 @@ INLINE _Bool env_take_mark(ENV *e)
 	return 1;
 }
 
-INLINE int env_linear(ENV *e)
+INLINE __u32 env_linear_bytes(ENV *e)
 {
-	__u32 linear = (__u32)(e->data_end - e->data);
-	__u32 want = e->len < ENV_LINEAR_BYTES ? e->len : ENV_LINEAR_BYTES;
+	return (__u32)(e->data_end - e->data);
+}
 
-	return linear < want ? bpf_skb_pull_data(e, want) : 0;
+INLINE _Bool env_is_linear(ENV *e)
+{
+	return env_linear_bytes(e) >= e->len || env_linear_bytes(e) >= ENV_LINEAR_BYTES;
+}
+
+INLINE int env_pull(ENV *e)
+{
+	return (int)bpf_skb_pull_data(e, e->len < ENV_LINEAR_BYTES ? e->len : ENV_LINEAR_BYTES);
 }
 
 /*

@@ -32,6 +32,26 @@ SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
 	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
 }
 
+/*
+ * Makes the headers readable in place; negative on failure. PERF: a pull copies payload to the
+ * linear part of the skb. The receiver's TCP cannot join such skbs (skb_try_coalesce).
+ */
+INLINE int make_linear(ENV *e)
+{
+	const __u8 *eth = env_bytes(e, 0, ETH_LENGTH);
+	__u32 headers = 0;
+
+	if (likely(env_is_linear(e)))
+		return 0;
+	if (eth && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6)
+		headers = segment_headers(e, ETH_LENGTH, 6);
+	else if (eth && load16(eth + ETH_TYPE) == ETHERTYPE_IPV4)
+		headers = segment_headers(e, ETH_LENGTH, 4);
+	if (headers && ETH_LENGTH + headers <= env_linear_bytes(e))
+		return 0;
+	return env_pull(e);
+}
+
 /* Accepts IP packets that are addressed to the port, and makes the outer header the current one. */
 INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
 {
@@ -41,7 +61,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 
 	if (env_tagged(e))
 		return punt(vlan);
-	if (env_linear(e) < 0)
+	if (make_linear(e) < 0)
 		return punt(unsupported);
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)

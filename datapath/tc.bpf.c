@@ -23,6 +23,13 @@ INLINE _Bool is_ready_for_peer(struct __sk_buff *skb)
  */
 INLINE int transmit_frame(struct __sk_buff *skb, struct outcome outcome)
 {
+	/*
+	 * PERF: TCP sends clones, and the receiver's TCP joins only skbs that are no clones
+	 * (skb_try_coalesce). As ip6_forward does, skb_cow copies the headers of a clone. Failure
+	 * leaves the frame as it is.
+	 */
+	if (skb->gso_size)
+		bpf_skb_change_head(skb, 0, 0);
 	if (!outcome.to_peer || !is_ready_for_peer(skb))
 		return (int)bpf_redirect(outcome.ifindex, 0);
 	/* As __dev_forward_skb: these fields do not leave the namespace. */

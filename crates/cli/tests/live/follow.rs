@@ -1,5 +1,6 @@
-//! A change of the kernel's configuration takes effect on packets within 10 ms: measured from the return of the change
-//! to the first packet that is treated by it.
+//! A change of the kernel's configuration takes effect on packets within 10 ms, or within 200 ms if
+//! the kernel does not notify of it: measured from the return of the change to the first packet
+//! that is treated by it.
 //!
 //! The kernel cannot hide a delay: before and after a change the packet path forwards the packet
 //! itself, differently, or the kernel returns it only once the packet path punts it.
@@ -22,6 +23,8 @@ use crate::support::{ROUTER, Star, begin, call, counters, explain, load, printed
 
 /// Promised time.
 const PROMISED: Duration = Duration::from_millis(10);
+/// The same for a setting that the daemon polls.
+const PROMISED_SETTING: Duration = Duration::from_millis(200);
 /// Limit for the slowest change while other programs use both CPUs.
 const WORST: Duration = Duration::from_millis(500);
 /// Changes per kind, at least.
@@ -51,6 +54,8 @@ enum By {
     PacketPath,
     /// The same, with one change right behind the other.
     PacketPathInARow,
+    /// The packet path, which follows a setting that the daemon polls.
+    PacketPathPolled,
     /// The kernel too, but what shows the change comes only when the packet path has followed.
     Both,
 }
@@ -411,7 +416,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
         ),
         (
             "ip sr tunsrc",
-            By::PacketPath,
+            By::PacketPathPolled,
             vec![
                 Step::ip("sr tunsrc set fc00:5::2", &tunnel, from("fc00:5::2")),
                 Step::ip("sr tunsrc set fc00:5::1", &tunnel, from("fc00:5::1")),
@@ -419,7 +424,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
         ),
         (
             "sysctl seg6_enabled set",
-            By::PacketPath,
+            By::PacketPathPolled,
             vec![
                 Step::sysctl((seg6_enabled, "1"), &decapsulated, to("fd00:88::1"))
                     .after(Change::Sysctl(seg6_enabled, "0"), "drop"),
@@ -427,7 +432,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
         ),
         (
             "sysctl seg6_flowlabel",
-            By::PacketPath,
+            By::PacketPathPolled,
             vec![
                 Step::sysctl((seg6_flowlabel, "1"), &labelled, |frame| {
                     next_header(frame) == Some(crate::support::frames::ROUTING)
@@ -488,8 +493,13 @@ fn changes_are_followed_within_10_ms() {
         let count = latencies.len();
         let _ = writeln!(table, "  {kind:<38} {count:>3} {}", times.join(" "));
         let [median, _, max] = since_return;
-        // Right behind another change the program may be waiting for the last readers of what that one removed.
-        if (median > PROMISED && by != By::PacketPathInARow) || max > WORST {
+        let promised = match by {
+            // The program may be waiting for the last readers of what the change before removed.
+            By::PacketPathInARow => WORST,
+            By::PacketPathPolled => PROMISED_SETTING,
+            By::PacketPath | By::Both => PROMISED,
+        };
+        if median > promised || max > WORST {
             wrong.push(format!("{kind}: late"));
         }
         if by != By::Both && kernel > 0 {
@@ -500,6 +510,7 @@ fn changes_are_followed_within_10_ms() {
     let _ = std::io::stderr().write_all(table.as_bytes());
     assert!(
         wrong.is_empty(),
-        "within {PROMISED:?} in the median and {WORST:?} always: {wrong:#?}\n{table}"
+        "in the median within {PROMISED:?}, settings within {PROMISED_SETTING:?}, and within \
+         {WORST:?} always: {wrong:#?}\n{table}"
     );
 }

@@ -1,10 +1,13 @@
 //! Start and end of the program on a live router: it reports when it forwards, leaves nothing
 //! behind, and attaches again to interfaces that return.
 
+use std::fs;
 use std::net::IpAddr;
+use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use sidestep_control::api::{ApiError, Request};
 use sidestep_control::report;
 use sidestep_testkit::lab::mac_text;
@@ -31,6 +34,35 @@ fn attachment(target: &str) -> &'static str {
     } else {
         "link-"
     }
+}
+
+/// Number of times that the threads of a process went to sleep.
+fn sleeps(pid: Pid) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let of = |thread: fs::DirEntry| {
+        let status = fs::read_to_string(thread.path().join("status")).expect("a thread");
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let count = count.expect("a number").trim();
+        count.parse::<u64>().expect("a number")
+    };
+    threads.map(|thread| of(thread.expect("a thread"))).sum()
+}
+
+#[test]
+fn an_idle_daemon_rarely_interrupts_other_programs() {
+    const SECONDS: u32 = 3;
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("liveidle");
+    let daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    call(star.router(), Request::ShowPorts).expect("an answer");
+    let before = sleeps(daemon.pid());
+    thread::sleep(SECONDS * SECOND);
+    let per_second = (sleeps(daemon.pid()) - before) / u64::from(SECONDS);
+    eprintln!("  {per_second} times per second");
+    assert!(per_second < 50, "{per_second}");
 }
 
 /// Objects that exist while it runs.

@@ -193,7 +193,7 @@ fn byte(at: usize) -> u8 {
 }
 
 /// Sends [`BYTES`] bytes and compares each one at the receiver, which replies with their number.
-fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
+pub fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
     let listener = to
         .run(|| TcpListener::bind((address, 0)))
         .expect("the namespace can be entered")
