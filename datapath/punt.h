@@ -100,12 +100,12 @@ INLINE verdict resolve_taken(ENV *e, struct packet *p, __u32 reason)
 }
 
 /*
- * Returns true for a punt that TC would not make: it has room for every header, and every egress.
- * The packet must still be as it arrived. The kernel forwards plain packets itself.
+ * Returns true for a punt that TC would not make: it has room for every header, and every egress. A
+ * route that punts does so in TC, too. The packet must still be as it arrived.
  */
 INLINE _Bool is_deferrable(const struct packet *p, verdict v)
 {
-	return (v == punt(headroom) || v == punt(egress)) && (p->sidestep_only || p->plan) &&
+	return (v == punt(headroom) || v == punt(egress)) && !(p->last & LAST_PUNTS) &&
 	       !(p->taken & TAKEN_WRITTEN);
 }
 

@@ -3,11 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sidestep_datapath::abi::{PUNT_egress, PUNT_reverse_path, PUNT_seg6_disabled, Reason};
-use sidestep_datapath::kernel::Target;
+use sidestep_datapath::abi::{PUNT_reverse_path, PUNT_seg6_disabled};
 use sidestep_datapath::{RouteId, Trace, TraceEvent, Verdict};
-use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::{Encap, Route, RouteKey};
+use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::route::RouteKey;
 
 use super::Daemon;
 use crate::compile::{Index, Prefix};
@@ -53,8 +52,7 @@ impl Daemon {
         let verdict = if selection.processes(verdict) || (from.is_none() && is_filtered) {
             None
         } else {
-            let key = selection.key(&self.compiled.index);
-            Some(on_target(node, port.target, verdict, key.as_ref()))
+            Some(verdict)
         };
         let (egress, reason) = match verdict {
             Some(Verdict::Forward { ifindex }) => {
@@ -89,29 +87,6 @@ impl Daemon {
         let counts = self.counts_of_routes(std::iter::once(key))?;
         self.route_report(self.node(), key, &counts)
     }
-}
-
-/// Returns the verdict of the port's target: an egress without XDP transmit takes no packets of XDP
-/// ports. TC sends those of headends and Sidestep-only routes, and Linux forwards the others.
-fn on_target(node: &Node, target: Target, verdict: Verdict, route: Option<&RouteKey>) -> Verdict {
-    let Verdict::Forward { ifindex } = verdict else {
-        return verdict;
-    };
-    let egress = node.links.get(&IfIndex(ifindex));
-    if target != Target::Xdp || egress.is_none_or(|link| link.xdp_transmit) {
-        return verdict;
-    }
-    let is_deferred = |route: &Route| {
-        let mut hops = route.next_hops.iter();
-        !route.owner.in_kernel() || hops.any(|hop| matches!(hop.encap, Some(Encap::Seg6(_))))
-    };
-    if route
-        .and_then(|key| node.routes.get(key))
-        .is_some_and(is_deferred)
-    {
-        return verdict;
-    }
-    Reason::from_number(PUNT_egress).map_or(verdict, Verdict::Punt)
 }
 
 /// Lookup of a destination in a trace.

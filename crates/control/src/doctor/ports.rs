@@ -32,8 +32,7 @@ const XDP_ON_VETH: Code = Code::warning(
 );
 const NO_XDP_TRANSMIT: Code = Code::note(
     "no_xdp_transmit",
-    "a port runs XDP, and an egress does not take XDP redirects: TC sends the packets of headends and \
-     Sidestep-only routes, Linux forwards the others; both are slower",
+    "a port runs XDP, and an egress does not take XDP redirects: TC sends the packets, more slowly",
 );
 const MTU_BELOW_1280: Code = Code::error(
     "mtu_below_1280",
@@ -262,8 +261,8 @@ fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
     (!link.xdp_transmit && link.kind != LinkKind::Loopback).then(|| {
         NO_XDP_TRANSMIT.problem(
             format!(
-                "{} takes no XDP redirects: of the packets of XDP ports that leave by it, TC sends \
-                 those of headends and Sidestep-only routes, and Linux forwards the others",
+                "{} takes no XDP redirects: TC sends the packets of XDP ports that leave by it, more \
+                 slowly than XDP or a port in TC",
                 link.name
             ),
             facts.restart("--mode tc"),
