@@ -1,6 +1,6 @@
-//! A change of the kernel's configuration takes effect on packets within 10 ms, or within 200 ms if
-//! the kernel does not notify of it: measured from the return of the change to the first packet
-//! that is treated by it.
+//! A change of the kernel's configuration takes effect on packets within 10 ms. A setting that the
+//! kernel does not notify of takes 200 ms. The time counts from the return of the change to the
+//! first packet that is treated by it.
 //!
 //! The kernel cannot hide a delay: before and after a change the packet path forwards the packet
 //! itself, differently, or the kernel returns it only once the packet path punts it.
@@ -494,7 +494,7 @@ fn changes_are_followed_within_10_ms() {
         let _ = writeln!(table, "  {kind:<38} {count:>3} {}", times.join(" "));
         let [median, _, max] = since_return;
         let promised = match by {
-            // The program may be waiting for the last readers of what the change before removed.
+            // The program may wait for readers of what the change before has removed.
             By::PacketPathInARow => WORST,
             By::PacketPathPolled => PROMISED_SETTING,
             By::PacketPath | By::Both => PROMISED,

@@ -12,8 +12,8 @@ use super::{ROUTER, Star};
 
 /// Interval between two packets.
 const PACE: Duration = Duration::from_micros(300);
-/// Packets per kind below which the traffic tells nothing. A busy machine sends far fewer than
-/// [`PACE`] asks for.
+/// Fewest packets per kind that can show a loss. A busy machine sends far fewer than [`PACE`] asks
+/// for.
 const FEWEST: u64 = 50;
 /// The routes, as arguments of `ip`.
 pub const ROUTES: [&str; 2] = [
