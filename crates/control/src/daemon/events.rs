@@ -65,15 +65,10 @@ impl Daemon {
         program.enter(Phase::Ready, &self);
         while stop.is_none() {
             program.turn();
-            let due = [
-                Some(settings_due),
-                Some(neighbors_due),
-                self.liveness.due(),
-                self.mirror.due(),
-                self.monitor.due(),
-                self.fpm_due(),
-            ];
-            self.wait(due.into_iter().flatten().min().unwrap_or(settings_due))?;
+            self.wait(
+                self.due()
+                    .fold(settings_due.min(neighbors_due), Instant::min),
+            )?;
             if self
                 .signalled
                 .read(&mut [0; 16])
@@ -111,6 +106,8 @@ impl Daemon {
                 }
                 let taken = processor_time()?.saturating_sub(begun);
                 settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
+            }
+            if self.reclaim_due().is_some_and(|due| now >= due) {
                 self.reclaim();
             }
             let services = self.liveness.poll(self.mirror.node(), now);
@@ -157,6 +154,18 @@ impl Daemon {
         }
         program.enter(Phase::Stopping, &self);
         self.end(stop)
+    }
+
+    /// Returns the times at which parts of the daemon have work that no socket announces.
+    fn due(&self) -> impl Iterator<Item = Instant> {
+        let of_parts = [
+            self.reclaim_due(),
+            self.liveness.due(),
+            self.mirror.due(),
+            self.monitor.due(),
+            self.fpm_due(),
+        ];
+        of_parts.into_iter().flatten()
     }
 
     /// Detaches everything and removes the files, unless the request is to keep them. Replies.

@@ -233,6 +233,8 @@ pub struct Daemon {
     started: Instant,
     /// A grace period is under way, after which indices become free.
     reclaiming: bool,
+    /// Time of the next look at that grace period.
+    next_reclaim: Instant,
     /// Indices became free since the last full compilation, so that more may fit now.
     room_freed: bool,
     /// Earliest time of the next attempt.
@@ -365,6 +367,7 @@ impl Daemon {
             origin,
             started: Instant::now(),
             reclaiming: false,
+            next_reclaim: Instant::now(),
             room_freed: false,
             refit_due: Instant::now(),
             compilations: 0,

@@ -10,6 +10,8 @@ use sidestep_model::route::RouteKey;
 use super::{Daemon, DaemonError, policies, urgent};
 use crate::compile::Counted;
 
+/// Interval between looks at a grace period.
+const RECLAIM_PERIOD: Duration = Duration::from_millis(8);
 /// Minimum interval between attempts to fit what did not fit, while other entries come and go.
 const REFIT: Duration = Duration::from_millis(100);
 /// Inverse of the maximum share of time for these attempts.
@@ -117,9 +119,20 @@ impl Daemon {
         is_published
     }
 
+    /// Returns when to call [`Self::reclaim`], if indices wait for a grace period or routes for the
+    /// room of reclaimed ones.
+    pub(super) fn reclaim_due(&self) -> Option<Instant> {
+        let awaits = self.reclaiming
+            || self.compiler.has_pending()
+            || self.kernel.has_pending()
+            || (self.room_freed && self.compiled.index.is_full());
+        awaits.then_some(self.next_reclaim)
+    }
+
     /// Reclaims indices that no packet can read any more. The grace period takes tens of
     /// milliseconds; changes are applied meanwhile.
     pub(super) fn reclaim(&mut self) {
+        self.next_reclaim = Instant::now() + RECLAIM_PERIOD;
         if self.reclaiming {
             match self.kernel.end_reclaim() {
                 Ok(None) => return,
