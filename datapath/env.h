@@ -7,9 +7,8 @@
  *   env_length(e)             bytes of the whole frame, fragments included
  *   env_ifindex(e)            ingress interface
  *   env_tagged(e)             true if the frame has a VLAN tag outside its bytes
- *   env_linear_bytes(e)       bytes that can be read in place, of a frame that is not linear
- *   env_is_linear(e)          true if all bytes can be read in place that a frame's headers may have
- *   env_pull(e)               makes the first bytes readable in place; negative on failure
+ *   env_is_linear(e)          true if the headers can be read in place, however long they are
+ *   env_pull(e)               moves the bounds until that is so; negative on failure
  *   env_shift(e, delta, how)  removes (delta > 0) or adds (delta < 0) bytes behind the Ethernet
  *                             header. The Ethernet header and added bytes are undefined afterwards.
  *                             Negative if refused; the packet is then unchanged. TC derives the

@@ -85,11 +85,6 @@ INLINE _Bool env_defer(ENV *e)
 	return 0;
 }
 
-INLINE __u32 env_linear_bytes(ENV *e)
-{
-	return 0;
-}
-
 INLINE _Bool env_is_linear(ENV *e)
 {
 	return 1;

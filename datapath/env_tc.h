@@ -71,14 +71,11 @@ INLINE _Bool env_take_mark(ENV *e)
 	return 1;
 }
 
-INLINE __u32 env_linear_bytes(ENV *e)
-{
-	return (__u32)(e->data_end - e->data);
-}
-
 INLINE _Bool env_is_linear(ENV *e)
 {
-	return env_linear_bytes(e) >= e->len || env_linear_bytes(e) >= ENV_LINEAR_BYTES;
+	__u32 linear = (__u32)(e->data_end - e->data);
+
+	return linear >= e->len || linear >= ENV_LINEAR_BYTES;
 }
 
 INLINE int env_pull(ENV *e)

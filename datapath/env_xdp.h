@@ -40,11 +40,6 @@ INLINE _Bool env_tagged(ENV *e)
 	return 0;
 }
 
-INLINE __u32 env_linear_bytes(ENV *e)
-{
-	return 0;
-}
-
 INLINE _Bool env_is_linear(ENV *e)
 {
 	return 1;

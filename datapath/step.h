@@ -38,16 +38,17 @@ SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
  */
 INLINE int make_linear(ENV *e)
 {
-	const __u8 *eth = env_bytes(e, 0, ETH_LENGTH);
 	__u32 headers = 0;
+	const __u8 *eth;
+	__u16 type;
 
 	if (likely(env_is_linear(e)))
 		return 0;
-	if (eth && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6)
-		headers = segment_headers(e, ETH_LENGTH, 6);
-	else if (eth && load16(eth + ETH_TYPE) == ETHERTYPE_IPV4)
-		headers = segment_headers(e, ETH_LENGTH, 4);
-	if (headers && ETH_LENGTH + headers <= env_linear_bytes(e))
+	eth = env_bytes(e, 0, ETH_LENGTH);
+	type = eth ? load16(eth + ETH_TYPE) : 0;
+	if (type == ETHERTYPE_IPV6 || type == ETHERTYPE_IPV4)
+		headers = segment_headers(e, ETH_LENGTH, type == ETHERTYPE_IPV6 ? 6 : 4);
+	if (headers && ETH_LENGTH + headers <= (__u32)(env_end(e) - env_data(e)))
 		return 0;
 	return env_pull(e);
 }
