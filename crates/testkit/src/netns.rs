@@ -1,5 +1,6 @@
 //! A network namespace in which closures and commands run, removed on drop.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -115,6 +116,42 @@ impl Namespace {
     /// If `closure` panics.
     pub fn run<T: Send>(&self, closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.handle.run(closure)
+    }
+
+    /// Returns the kernel's counters of IPv6, and of IPv4, TCP and UDP with their group in front
+    /// (`TcpExtTCPRcvCoalesce`). These are `snmp6`, `snmp` and `netstat` in `/proc/net`.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or a file is missing.
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>, Error> {
+        self.run(|| {
+            let read = |file: &str| {
+                let path = format!("/proc/thread-self/net/{file}");
+                fs::read_to_string(&path)
+                    .map_err(|source| Error::os(format!("read {path}"), source))
+            };
+            let mut all = BTreeMap::new();
+            for line in read("snmp6")?.lines() {
+                let mut words = line.split_whitespace();
+                if let (Some(name), Some(value)) = (words.next(), words.next()) {
+                    all.insert(name.to_owned(), value.parse().unwrap_or_default());
+                }
+            }
+            for file in ["snmp", "netstat"] {
+                let text = read(file)?;
+                let lines: Vec<&str> = text.lines().collect();
+                for pair in lines.chunks_exact(2) {
+                    let mut words = pair[0].split_whitespace().zip(pair[1].split_whitespace());
+                    let group = words
+                        .next()
+                        .map_or("", |(group, _)| group.trim_end_matches(':'));
+                    all.extend(words.map(|(name, value)| {
+                        (format!("{group}{name}"), value.parse().unwrap_or_default())
+                    }));
+                }
+            }
+            Ok(all)
+        })?
     }
 
     /// Returns a reference with which other threads can enter the namespace.

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::{Namespace, Napi};
 
 use crate::support::hosts::{
     Chain, ROUTERS, began_at_tc, cross, print_duration, transfer, were_left_uncut,
@@ -70,20 +70,6 @@ fn ping_and_tcp_cross_three_routers_with_tc_and_all_offloads_on() {
     were_left_uncut(&judged);
 }
 
-/// `TCPRcvCoalesce` of `/proc/net/netstat`: segments that TCP joined with the last one received.
-fn joined(host: &Namespace) -> u64 {
-    let text = host.exec(&["cat", "/proc/net/netstat"]).expect("counters");
-    let mut lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("TcpExt: "));
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let mut pairs = names.split(' ').zip(values.split(' '));
-    let (_, value) = pairs
-        .find(|(name, _)| *name == "TCPRcvCoalesce")
-        .expect("a counter");
-    value.parse().expect("a number")
-}
-
 #[test]
 fn the_receivers_tcp_joins_segments_that_crossed_with_offloads() {
     let Some(_turn) = begin() else {
@@ -92,10 +78,11 @@ fn the_receivers_tcp_joins_segments_that_crossed_with_offloads() {
     let chain = chain();
     let _daemons = chain.start("tc", &[]);
     let (a, b) = (chain.node("a"), chain.node("b"));
+    let joined = || b.counters().expect("counters")["TcpExtTCPRcvCoalesce"];
     for to in ["2001:db8:b::2", "10.0.2.2"] {
-        let before = joined(b);
+        let before = joined();
         transfer(a, b, to.parse().expect("an address"));
-        assert!(joined(b) > before, "{to}");
+        assert!(joined() > before, "{to}");
     }
 }
 

@@ -494,7 +494,7 @@ fn changes_are_followed_within_10_ms() {
         let _ = writeln!(table, "  {kind:<38} {count:>3} {}", times.join(" "));
         let [median, _, max] = since_return;
         let promised = match by {
-            // The program may wait for readers of what the change before has removed.
+            // Packets may still read what the previous change has removed; the program waits for them.
             By::PacketPathInARow => WORST,
             By::PacketPathPolled => PROMISED_SETTING,
             By::PacketPath | By::Both => PROMISED,

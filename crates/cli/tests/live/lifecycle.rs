@@ -15,7 +15,7 @@ use sidestep_testkit::lab::mac_text;
 use crate::support::frames::{ETHERNET, ethernet, to_mac, udp};
 use crate::support::left::{Traces, has_tcx, run_folder, traces};
 use crate::support::{
-    ROUTER, Star, begin, call, counters, eventually, output, printed, report, text_of,
+    ROUTER, Star, begin, call, counters, eventually, output, printed, report, status_field, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,11 +40,8 @@ fn attachment(target: &str) -> &'static str {
 fn sleeps(pid: Pid) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let of = |thread: fs::DirEntry| {
-        let status = fs::read_to_string(thread.path().join("status")).expect("a thread");
-        let mut lines = status.lines();
-        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        let count = count.expect("a number").trim();
-        count.parse::<u64>().expect("a number")
+        let count = status_field(thread.path(), "voluntary_ctxt_switches");
+        count.expect("a thread").parse::<u64>().expect("a number")
     };
     threads.map(|thread| of(thread.expect("a thread"))).sum()
 }

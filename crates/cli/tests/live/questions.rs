@@ -2,9 +2,10 @@
 //! built from addresses or read from a capture.
 
 use serde_json::Value;
+use sidestep_control::report;
 
 use crate::support::frames::{ethernet, udp};
-use crate::support::{ROUTER, Star, begin, hex, output, printed, text_of};
+use crate::support::{ROUTER, Star, begin, counters, hex, modes, output, printed, text_of};
 
 /// The routes, as arguments of `ip`.
 const ROUTES: [&str; 5] = [
@@ -99,6 +100,37 @@ fn route_get_prints_the_route_of_an_address() {
     assert!(asked("fe80::1").contains("fe80::1 at eth1: no lookup: link_local: "));
     assert!(asked("fc0c::1 iif eth2").contains("attached ports are eth0, eth1"));
     assert!(asked("fc0c::1 from 10.0.0.1").contains("expected an IPv6 address"));
+}
+
+#[test]
+fn route_get_says_forward_where_tc_sends_the_packets_of_an_xdp_port() {
+    let Some(_turn) = begin() else { return };
+    if modes(&["xdp"]).is_empty() {
+        return;
+    }
+    let star = star("livegetxdp");
+    let router = star.router();
+    // The peer of eth1 runs neither XDP nor GRO.
+    let _daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let own = "route add 2001:db8:77::/64 via fc00:b::2 dev eth1";
+    printed(router, &own.split(' ').collect::<Vec<_>>());
+    let (from, to) = (star.socket("a"), star.socket("b"));
+    for destination in ["2001:db8:77::1", "fc00:b::2"] {
+        let text = printed(router, &["route", "get", destination, "iif", "eth0", "-j"]);
+        let selected: report::SelectedRoute = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(selected.verdict.as_deref(), Some("forward"), "{text}");
+        assert_eq!(selected.reason, None, "{text}");
+        // The packet path agrees.
+        let [source, destination]: [std::net::IpAddr; 2] =
+            ["fc00:a::2", destination].map(|text| text.parse().expect("an address"));
+        let packet = udp(source, destination, 64, b"x");
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+        from.send(&frame).expect("send");
+        let arrived = to.receive(std::time::Duration::from_millis(300));
+        assert!(arrived.expect("receive").is_some());
+    }
+    let at = counters(router, "eth0");
+    assert_eq!((at.forwarded, at.punted), (2, 0), "{at:?}");
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::support::frames::{
 };
 use crate::support::ip::Ip;
 use crate::support::{
-    PORTS, ROUTER, Star, begin, constant, counters, eventually, printed, reasons, report,
+    PORTS, ROUTER, Star, begin, constant, counters, eventually, printed, queue_counter, reasons,
+    report,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -135,17 +136,6 @@ fn add_filter(namespace: &Namespace, device: &str, hook: &str, action: u32) {
 const TC_ACT_OK: u32 = 0;
 const TC_ACT_SHOT: u32 = 2;
 
-/// Reads the counter of packets that the XDP program of a veth has processed.
-fn xdp_packets(namespace: &Namespace, device: &str) -> u64 {
-    let shown = namespace.exec(&["ethtool", "-S", device]).expect("ethtool");
-    let counts = shown.lines().filter_map(|line| {
-        let (name, count) = line.trim().split_once(": ")?;
-        let is_of_xdp = name.starts_with("rx_queue") && name.ends_with("xdp_packets");
-        is_of_xdp.then(|| count.parse::<u64>().expect("a number"))
-    });
-    counts.sum()
-}
-
 /// Reads the transmit counter of an interface.
 fn transmitted(namespace: &Namespace, device: &str) -> u64 {
     let shown = namespace.exec(&["ip", "-j", "-s", "link", "show", device]);
@@ -228,8 +218,7 @@ fn a_redirect_ends_while_something_that_it_skips_is_in_use() {
         eventually_ends(&star, "its checksum or segmentation offload is off");
         on_router("ethtool -K eth1 tso on");
         eventually_redirects(&star);
-    });
-    constant::during(&star, "XDP at the peer", || {
+
         let xdp = Napi::attach(b, "eth0").expect("an XDP program");
         eventually_ends(&star, "its peer runs XDP");
         drop(xdp);
@@ -315,9 +304,9 @@ fn sockets_and_programs_at_the_peer_receive_redirected_packets() {
     assert!(is_received());
     let xdp = Napi::attach(b, "eth0").expect("an XDP program");
     eventually_ends(&star, "its peer runs XDP");
-    let before = xdp_packets(b, "eth0");
+    let before = queue_counter(b, "eth0", "rx", "xdp_packets");
     assert!(is_received());
-    assert!(xdp_packets(b, "eth0") > before);
+    assert!(queue_counter(b, "eth0", "rx", "xdp_packets") > before);
     drop(xdp);
     eventually_redirects(&star);
     assert!(is_received());

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::support::frames::{ethernet, udp};
 use crate::support::{
-    ROUTER, Star, begin, constant, eventually, output, printed, sidestep, text_of, wait,
+    ROUTER, Star, begin, constant, eventually, output, printed, sidestep, status_field, text_of,
+    wait,
 };
 
 /// Frames of each kind per second.
@@ -208,8 +209,7 @@ fn a_watched_report_has_totals_and_rates() {
 
 /// Whether a process has a handler for a signal, from `SigCgt` of proc(5).
 fn handles(pid: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let mask = status_field(format!("/proc/{pid}"), "SigCgt");
+    let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
 }

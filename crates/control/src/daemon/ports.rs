@@ -15,8 +15,8 @@ pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_feature
     match target {
         Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),
         Target::Xdp if !xdp_features => format!(
-            "{why}; the kernel forwards to veth, tap and stacked devices, as it does not report which take XDP \
-             redirects"
+            "{why}; TC sends to veth, tap and stacked devices, as the kernel does not report which \
+             take XDP redirects"
         ),
         _ => why,
     }

@@ -302,8 +302,7 @@ pub fn lacks(features: Features, xdp_features: bool) -> Vec<&'static str> {
         ),
         (
             xdp_features,
-            "this kernel does not report XDP features (Linux 6.3): Linux forwards packets of XDP \
-             ports \
+            "this kernel does not report XDP features (Linux 6.3): TC sends packets of XDP ports \
              that leave by veth, tap or stacked devices",
         ),
     ];

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -177,37 +176,11 @@ impl Sut {
 
     /// The kernel's counters that a single packet can raise, and that its sender could not.
     fn counters(&self) -> Result<BTreeMap<String, u64>, Error> {
-        self.lab.namespace(SUT)?.run(|| {
-            let read = |file: &str| {
-                let path = format!("/proc/thread-self/net/{file}");
-                fs::read_to_string(&path)
-                    .map_err(|source| Error::os(format!("read {path}"), source))
-            };
-            let mut all = BTreeMap::new();
-            for line in read("snmp6")?.lines() {
-                let mut words = line.split_whitespace();
-                if let (Some(name), Some(value)) = (words.next(), words.next()) {
-                    all.insert(name.to_owned(), value.parse().unwrap_or_default());
-                }
-            }
-            for file in ["snmp", "netstat"] {
-                let text = read(file)?;
-                let lines: Vec<&str> = text.lines().collect();
-                for pair in lines.chunks_exact(2) {
-                    let mut words = pair[0].split_whitespace().zip(pair[1].split_whitespace());
-                    let group = words
-                        .next()
-                        .map_or("", |(group, _)| group.trim_end_matches(':'));
-                    all.extend(words.map(|(name, value)| {
-                        (format!("{group}{name}"), value.parse().unwrap_or_default())
-                    }));
-                }
-            }
-            all.retain(|name, _| {
-                COUNTERS.iter().any(|end| name.ends_with(end)) && !name.starts_with("Udp")
-            });
-            Ok(all)
-        })?
+        let mut all = self.lab.namespace(SUT)?.counters()?;
+        all.retain(|name, _| {
+            COUNTERS.iter().any(|end| name.ends_with(end)) && !name.starts_with("Udp")
+        });
+        Ok(all)
     }
 }
 

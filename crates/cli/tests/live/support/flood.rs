@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_testkit::Namespace;
 use sidestep_testkit::traffic::{Flows, Generator, Tally, Template};
 
 use super::frames::{ETHERNET, ethernet, udp};
-use super::{HOSTS, PORTS, ROUTER, Star, reasons};
+use super::{HOSTS, PORTS, ROUTER, Star, queue_counter, reasons};
 
 /// Destinations that share the upper byte of their number.
 pub const BLOCK: u32 = 256;
@@ -158,18 +157,7 @@ const KIND: [u8; 2] = [(ETHERNET + 24 + 2) as u8, 5];
 fn spilled(star: &Star, from: &str) -> u64 {
     let router = PORTS.map(|port| (star.router(), port));
     let devices = [(star.host(from), "eth0")].into_iter().chain(router);
-    let of_device = |(namespace, device): (&Namespace, &str)| -> u64 {
-        let text = namespace
-            .exec(&["ethtool", "-S", device])
-            .expect("statistics");
-        let counts = text.lines().filter_map(|line| {
-            let (name, count) = line.trim().split_once(": ")?;
-            (name.starts_with("tx_queue_") && name.ends_with("_xdp_xmit_errors")).then_some(count)
-        });
-        counts
-            .map(|count| count.parse::<u64>().expect("a number"))
-            .sum()
-    };
+    let of_device = |(namespace, device)| queue_counter(namespace, device, "tx", "xdp_xmit_errors");
     devices.map(of_device).sum()
 }
 

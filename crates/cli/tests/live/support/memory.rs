@@ -7,11 +7,8 @@ use nix::unistd::Pid;
 
 /// Returns the resident memory of a process in bytes (`VmRSS`, proc(5)).
 pub fn resident(pid: Pid) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let lines = status.lines();
-    let mut kilobytes =
-        lines.filter_map(|line| line.strip_prefix("VmRSS:")?.split(' ').rev().nth(1));
-    1024 * number(kilobytes.next().expect("since Linux 2.6"))
+    let resident = super::status_field(format!("/proc/{pid}"), "VmRSS").expect("it runs");
+    1024 * number(resident.trim_end_matches(" kB"))
 }
 
 /// Returns the bytes of the distinct BPF maps that a process has open.

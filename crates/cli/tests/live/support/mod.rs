@@ -17,6 +17,7 @@ pub mod service;
 pub mod tables;
 pub mod tracer;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -44,6 +45,29 @@ pub const ROUTER: &str = "r";
 pub const HOSTS: [&str; 3] = ["a", "b", "c"];
 /// The router's ports.
 pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
+
+/// Returns a field of `/proc/PID/status`, or of the same file of a thread (proc(5)).
+pub fn status_field(process: impl AsRef<Path>, name: &str) -> Option<String> {
+    let status = fs::read_to_string(process.as_ref().join("status")).ok()?;
+    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
+    fields.find_map(|(field, value)| (field == name).then(|| value.trim().to_owned()))
+}
+
+/// Returns a counter of a veth, summed up over the queues of a direction (`ethtool -S`): `xdp_xmit`
+/// of `tx` counts what XDP has sent.
+pub fn queue_counter(namespace: &Namespace, device: &str, direction: &str, counter: &str) -> u64 {
+    let shown = namespace.exec(&["ethtool", "-S", device]);
+    let shown = shown.expect("statistics");
+    let counts = shown.lines().filter_map(|line| {
+        let (name, count) = line.trim().split_once(": ")?;
+        let (queue, of_queue) = name.split_once("_queue_")?;
+        let (_, of_queue) = of_queue.split_once('_')?;
+        (queue == direction && of_queue == counter).then_some(count)
+    });
+    counts
+        .map(|count| count.parse::<u64>().expect("a number"))
+        .sum()
+}
 
 /// Permission of a test to run, in parallel with others or alone in this process.
 pub enum Turn {
@@ -80,8 +104,8 @@ fn measures_time(test: &str) -> bool {
     prefixes.into_iter().any(|prefix| test.starts_with(prefix))
 }
 
-/// Returns those of these modes in which Sidestep itself transmits to a veth. Before Linux 6.3 a
-/// veth does not report whether it accepts XDP redirects, so the kernel forwards. Omitted modes are
+/// Returns those of these modes that transmit to a veth themselves. Before Linux 6.3 a veth does
+/// not report whether it accepts XDP redirects, so XDP leaves the packets to TC. Omitted modes are
 /// reported as skipped.
 pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let reports = Mirror::open()
