@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 15
+#define SIDESTEP_ABI_VERSION 17
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -116,12 +116,26 @@ typedef __u32 sidestep_flow_table_id; /* table of flows */
 #define SIDESTEP_PORT_O_FLAG 0x400u      /* SIDs copy packets with the O-flag (RFC 9259 2.1.1) */
 #define SIDESTEP_PORT_LOCAL_SRH 0x800u   /* leave an SRH at a local address to Linux */
 #define SIDESTEP_PORT_FRAGMENT 0x1000u   /* fragment IPv4 packets without DF (fragment.h) */
+#define SIDESTEP_PORT_ETHER 0x2000u      /* every frame takes .return_l2 (ether device) */
+/* frames of some VLANs take .return_l2, whose .view6 is a VLAN table */
+#define SIDESTEP_PORT_ETHER_VLANS 0x4000u
+/* takes only frames that Sidestep sends into the device for segmentation */
+#define SIDESTEP_PORT_ETHER_WIRE 0x8000u
+
+#define SIDESTEP_PORT_BRIDGED 0x10000u  /* belongs to a bridge, which gets all other frames */
+#define SIDESTEP_PORT_ISOLATED 0x20000u /* isolated in its bridge */
+
+/* LIMIT: stations of all bridges. */
+#define SIDESTEP_STATIONS (1 << 17)
 
 /*
  * Metadata of a frame that XDP leaves to the program at TC of the same port. It gives no rights: TC
  * processes the frame like one that arrived there.
  */
 #define SIDESTEP_DEFERRED 0x5de57e9de7e44ed0ull
+
+/* skb->mark of a frame that an ether device segments, until its port encapsulates it. */
+#define SIDESTEP_SEGMENT_MARK 0x5de57e9du
 
 /* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
@@ -135,7 +149,10 @@ struct sidestep_port {
 	sidestep_route_id return6, return4;
 	/* FIB views of the port's local addresses, if it has a service */
 	sidestep_view_id local_addrs6, local_addrs4;
-	/* return path for Ethernet frames; return6 and return4 are 0 then */
+	/*
+	 * Route of Ethernet frames that a service returns, or of all frames (SIDESTEP_PORT_ETHER);
+	 * return6 and return4 are 0 then
+	 */
 	sidestep_route_id return_l2;
 	/*
 	 * FIB view of the SIDs that this port must not reach (RFC 8754 5.1); 0: inside the domain
@@ -143,7 +160,22 @@ struct sidestep_port {
 	sidestep_view_id domain;
 	/* FIB view of HMAC Key IDs, in the first 4 bytes of an address; 0: no key */
 	sidestep_view_id hmac_keys;
-	__u8 spare[12]; /* 0 */
+	/* Bridge whose stations exchange frames with this port (bridge.h); 0: none */
+	__u32 bridge;
+	sidestep_adjacency_id egress; /* toward the stations of the port, with .bridge */
+	__u8 spare[4];                /* 0 */
+};
+
+/* Key of a station: an Ethernet address that a bridge has learned, or that was added to its FDB. */
+struct sidestep_station_key {
+	__u32 bridge; /* ifindex */
+	__u8 mac[6];
+	__u16 reserved; /* 0 */
+};
+
+struct sidestep_station {
+	__u32 port; /* ifindex of the port toward the station */
+	__u32 used; /* set by a frame from the station, cleared by the daemon */
 };
 
 enum sidestep_action {
@@ -183,6 +215,9 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_END_AM = 28, /* .adjacency of the service */
 	SIDESTEP_ROUTE_END_AS = 29, /* .adjacency of the service, .inner: type of its packets */
 	SIDESTEP_ROUTE_END_AD = 30, /* as END_AS; .policy: learned headers */
+	/* as END_DX2: the bridge behind the ether device looks the frame up */
+	SIDESTEP_ROUTE_END_DT2U = 31,
+	SIDESTEP_ROUTE_END_DT2M = 32,
 };
 
 /* route.flags */

@@ -45,6 +45,9 @@ INLINE verdict egress_check(ENV *e, const struct packet *p)
 {
 	if (!plan_has_frame(p))
 		return hop_limit_check(p);
+	/* A frame that leaves as it arrived. */
+	if (p->plan == PLAN_FRAME)
+		return VERDICT_CONTINUE;
 	return env_segment_size(e) ? punt(frame_segments) : VERDICT_CONTINUE;
 }
 

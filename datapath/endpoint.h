@@ -51,6 +51,8 @@ SUBPROGRAM verdict endpoint_plan(ENV *e, struct packet *p, const struct sidestep
 	case SIDESTEP_ROUTE_END_T:
 		return end_t(e, p, r);
 	case SIDESTEP_ROUTE_END_DX2:
+	case SIDESTEP_ROUTE_END_DT2U:
+	case SIDESTEP_ROUTE_END_DT2M:
 		return end_dx2(e, p, r);
 	case SIDESTEP_ROUTE_END_DX2V:
 		return end_dx2v(e, p, r);

@@ -7,6 +7,9 @@
  *   env_length(e)             bytes of the whole frame, fragments included
  *   env_ifindex(e)            ingress interface
  *   env_tagged(e)             true if the frame has a VLAN tag outside its bytes
+ *   env_vlan(e)               tag control information of that tag
+ *   env_tag_into_frame(e)     moves that tag into the bytes; negative on failure
+ *   env_take_mark(e)          true for a frame that was sent for segmentation; removes its mark
  *   env_is_linear(e)          true if the headers can be read in place, however long they are
  *   env_pull(e)               moves the bounds until that is so; negative on failure
  *   env_shift(e, delta, how)  removes (delta > 0) or adds (delta < 0) bytes behind the Ethernet
@@ -20,6 +23,7 @@
  *   env_port(e, index), env_route, env_group, env_adjacency, env_policy, env_hmac_key,
  *   env_learned, env_flow_set
  *                             the record at `index`, or NULL
+ *   env_station(e, key)       the station of a bridge, or NULL
  *   env_fib_lookup(e, view, address)
  *                             route index; 0: no route
  *   env_use(e, adjacency)     marks an adjacency as used
@@ -71,6 +75,7 @@ struct outcome {
 	__u32 ifindex; /* egress of FORWARD */
 	__u32 reason;  /* of PUNT and DROP */
 	_Bool to_peer; /* FORWARD: TC may redirect to the egress's peer */
+	_Bool marked;  /* FORWARD: the egress is an ether device, which segments the frame */
 };
 
 /* Returns true if the frame ends here: it was dropped, or the daemon sends it in fragments. */
@@ -89,6 +94,29 @@ INLINE _Bool outcome_ends_frame(struct outcome outcome)
 #include "env_tc.h"
 #else
 #include "env_native.h"
+#endif
+
+#ifndef SIDESTEP_TARGET_TC
+/* A frame is its bytes: no tag and no mark is outside them. */
+INLINE _Bool env_tagged(ENV *e)
+{
+	return 0;
+}
+
+INLINE __u32 env_vlan(ENV *e)
+{
+	return 0;
+}
+
+INLINE _Bool env_take_mark(ENV *e)
+{
+	return 0;
+}
+
+INLINE int env_tag_into_frame(ENV *e)
+{
+	return 0;
+}
 #endif
 
 /*

@@ -73,11 +73,6 @@ INLINE __u32 env_ifindex(ENV *e)
 	return e->ifindex;
 }
 
-INLINE _Bool env_tagged(ENV *e)
-{
-	return 0;
-}
-
 #define ENV_DEFERRED 0
 
 INLINE _Bool env_defer(ENV *e)
@@ -123,6 +118,25 @@ INLINE __u32 env_segment_size(ENV *e)
 INLINE const struct sidestep_port *env_port(ENV *e, __u32 index)
 {
 	return &e->tables->ports[index & (SIDESTEP_PORTS - 1)];
+}
+
+INLINE struct sidestep_station *env_station(ENV *e, const struct sidestep_station_key *key)
+{
+	__u32 first = 0, end = e->tables->station_count;
+
+	while (first < end) {
+		__u32 middle = (first + end) / 2;
+		struct sidestep_native_station *it = &e->tables->stations[middle];
+		int order = __builtin_memcmp(&it->key, key, sizeof(*key));
+
+		if (order == 0)
+			return &it->station;
+		if (order < 0)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return 0;
 }
 
 INLINE const struct sidestep_route *env_route(ENV *e, __u32 index)

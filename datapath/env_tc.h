@@ -6,6 +6,7 @@
 #include <asm-generic/errno.h>
 #include <linux/bpf.h>
 
+#include "deferred.h"
 #include "newer.h"
 #include "wire/bytes.h"
 #include "wire/eth.h"
@@ -25,7 +26,7 @@ typedef struct __sk_buff ENV;
 
 /* True if the kernel has that flag. The loader probes it. */
 const volatile __u8 env_decap_l3 SEC(".rodata.env") = 1;
-/* True for the program behind XDP, which processes only frames that XDP deferred. */
+/* True for the program behind XDP. The gate (gate.bpf.c) leaves it the frames that XDP deferred. */
 const volatile __u8 env_behind_xdp SEC(".rodata.env") = 0;
 
 #define ENV_DEFERRED env_behind_xdp
@@ -55,20 +56,41 @@ INLINE _Bool env_tagged(ENV *e)
 	return e->vlan_present;
 }
 
+INLINE __u32 env_vlan(ENV *e)
+{
+	return e->vlan_tci;
+}
+
+INLINE _Bool env_take_mark(ENV *e)
+{
+	_Bool marked = e->mark == SIDESTEP_SEGMENT_MARK;
+
+	if (marked)
+		e->mark = 0;
+	return marked;
+}
+
+/*
+ * The kernel keeps one tag outside the frame (skb->vlan_tci). Pushing another tag moves the first
+ * one into the frame. env_as_ipv6() removes the other tag.
+ */
+INLINE int env_tag_into_frame(ENV *e)
+{
+	return (int)bpf_skb_vlan_push(e, ETHERTYPE_VLAN, 1);
+}
+
 INLINE _Bool env_defer(ENV *e)
 {
 	return 0;
 }
 
-/* Returns true if XDP deferred the frame, and removes the mark. */
-INLINE _Bool env_take_mark(ENV *e)
+/* Removes the mark of a frame that XDP deferred, which other programs may see. */
+INLINE void env_remove_mark(ENV *e)
 {
-	__u64 *mark = (__u64 *)(long)e->data_meta;
+	__u64 *mark = deferred_mark(e);
 
-	if ((void *)(mark + 1) > (void *)(long)e->data || *mark != SIDESTEP_DEFERRED)
-		return 0;
-	*mark = 0;
-	return 1;
+	if (mark)
+		*mark = 0;
 }
 
 INLINE _Bool env_is_linear(ENV *e)
@@ -143,7 +165,8 @@ INLINE int env_as_ipv6(ENV *e)
 		if (bpf_skb_vlan_pop(e) < 0)
 			return -1;
 	}
-	return 0;
+	/* The tag that env_tag_into_frame() has pushed. */
+	return env_tagged(e) ? (int)bpf_skb_vlan_pop(e) : 0;
 }
 
 /*

@@ -35,11 +35,6 @@ INLINE __u32 env_ifindex(ENV *e)
 	return e->ingress_ifindex;
 }
 
-INLINE _Bool env_tagged(ENV *e)
-{
-	return 0;
-}
-
 INLINE _Bool env_is_linear(ENV *e)
 {
 	return 1;

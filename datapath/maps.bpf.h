@@ -54,6 +54,14 @@ struct {
 	__type(value, struct sidestep_policy);
 } policies SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, SIDESTEP_STATIONS);
+	__type(key, struct sidestep_station_key);
+	__type(value, struct sidestep_station);
+} stations SEC(".maps");
+
 /*
  * The prefix table. It is a single value, so a line is found by its offset without a map lookup.
  * The loader sets the size and reloads the programs when the table grows.
@@ -147,6 +155,11 @@ INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
 {
 	index &= SIDESTEP_PORTS - 1;
 	return bpf_map_lookup_elem(&ports, &index);
+}
+
+INLINE struct sidestep_station *env_station(ENV *e, const struct sidestep_station_key *key)
+{
+	return bpf_map_lookup_elem(&stations, key);
 }
 
 INLINE struct sidestep_route *env_route(ENV *e, __u32 index)

@@ -12,10 +12,16 @@
 /* LIMIT: reports of one packet: a copy at each SID, and one ICMP error. */
 #define SIDESTEP_NATIVE_REPORTS (SIDESTEP_STEPS_MAX + 1)
 
+struct sidestep_native_station {
+	struct sidestep_station_key key;
+	struct sidestep_station station;
+};
+
 /* Tables, in the caller's memory. Routes, groups, adjacencies and policies do not use index 0. */
 struct sidestep_native_tables {
 	const struct sidestep_port *ports; /* SIDESTEP_PORTS records */
 	const struct sidestep_route *routes;
+	struct sidestep_native_station *stations; /* in the order of their keys' bytes */
 	const struct sidestep_group *groups;
 	const struct sidestep_adjacency *adjacencies;
 	const struct sidestep_policy *policies;
@@ -25,7 +31,7 @@ struct sidestep_native_tables {
 	struct sidestep_flow_set *flow_sets;
 	__u64 now; /* nanoseconds, returned by env_now() */
 	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count,
-		policy_count, hmac_key_count, route_counter_count;
+		policy_count, hmac_key_count, route_counter_count, station_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS records */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS counters */

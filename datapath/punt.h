@@ -18,7 +18,8 @@
  */
 INLINE _Bool kernel_continues(const struct packet *p, __u32 reason)
 {
-	if (p->plan & PLAN_FRAME)
+	/* The Ethernet addresses of a frame that is encapsulated are not those of this node. */
+	if ((p->plan & PLAN_FRAME) || p->frame)
 		return 0;
 	if (reason == PUNT_local)
 		return 1;

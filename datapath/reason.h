@@ -76,7 +76,9 @@
 	X(44, too_many_headers, "RFC 8883 3.4", "more extension headers than a SID follows")       \
 	X(45, too_many_options, "RFC 8883 3.5", "more options in a header than are checked")       \
 	X(46, chain_too_long, "RFC 8883 3.3",                                                      \
-	  "extension headers longer than a SID or headend reads")
+	  "extension headers longer than a SID or headend reads")                                  \
+	X(47, link_control, "IEEE 802.3 31B.3.2", "pause frame at an ether device")                \
+	X(48, not_attached, "-", "frame of the node itself at an ether device that is a wire")
 
 /*
  * Punts. The kernel gets the packet unmodified, except with the reason rewritten. With the reason
@@ -118,7 +120,8 @@
 	X(93, table_full, "-", "route that does not fit into a table of the fast path")            \
 	X(94, frame_segments, "-", "inner or outer Ethernet frame that needs segmentation")        \
 	X(95, fragmented, "RFC 2473 7",                                                            \
-	  "packet exceeds the egress MTU (the daemon sends it in fragments)")
+	  "packet exceeds the egress MTU (the daemon sends it in fragments)")                      \
+	X(96, bridge, "IEEE 802.1Q 8.6", "frame that only the bridge of the port can forward")
 
 /* LIMIT: counter slots of reasons. */
 #define SIDESTEP_REASONS 128

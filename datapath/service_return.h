@@ -23,7 +23,8 @@
  */
 INLINE _Bool return_has_frame(const struct sidestep_port *port, const __u8 *eth)
 {
-	return port->return_l2 && !eth_mac_equal(eth, port->mac) && !eth_is_reserved(eth);
+	return port->return_l2 && !(port->flags & SIDESTEP_PORT_ETHER_VLANS) &&
+	       !eth_mac_equal(eth, port->mac) && !eth_is_reserved(eth);
 }
 
 /*
@@ -87,7 +88,9 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 	p->last = LAST_SIDESTEP_ONLY;
 	/* The route to the source does not use this port: an SR path led here. */
 	p->check_source = 0;
-	env_trace(e, SIDESTEP_TRACE_RETURN, 0, index, p->destination);
+	/* At an ether device, the lookup of its route is reported. */
+	if (!(port->flags & (SIDESTEP_PORT_ETHER | SIDESTEP_PORT_ETHER_VLANS)))
+		env_trace(e, SIDESTEP_TRACE_RETURN, 0, index, p->destination);
 	return index;
 }
 

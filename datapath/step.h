@@ -3,8 +3,9 @@
 #ifndef SIDESTEP_STEP_H
 #define SIDESTEP_STEP_H
 
-#include "bad_address.h"
 #include "behavior/headend.h"
+#include "bridge.h"
+#include "classify.h"
 #include "commit.h"
 #include "endpoint.h"
 #include "fragment.h"
@@ -12,96 +13,7 @@
 #include "punt.h"
 #include "reverse_path.h"
 #include "route_select.h"
-#include "segment.h"
 #include "service_return.h"
-
-/*
- * RFC 8754 5.1: returns true for a packet from outside the SR domain whose destination or source is
- * a SID of the domain. The check comes first, so that the kernel does not get such a packet for
- * another reason.
- */
-SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
-{
-	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
-	struct address source, destination;
-
-	if (!ip)
-		return 0;
-	source = load_address(ip + IPV6_SOURCE);
-	destination = load_address(ip + IPV6_DESTINATION);
-	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
-}
-
-/*
- * Makes the headers readable in place; negative on failure. PERF: a pull copies payload to the
- * linear part of the skb. The receiver's TCP cannot join such skbs (skb_try_coalesce).
- */
-INLINE int make_linear(ENV *e)
-{
-	__u32 headers = 0;
-	const __u8 *eth;
-	__u16 type;
-
-	if (likely(env_is_linear(e)))
-		return 0;
-	eth = env_bytes(e, 0, ETH_LENGTH);
-	type = eth ? load16(eth + ETH_TYPE) : 0;
-	if (type == ETHERTYPE_IPV6 || type == ETHERTYPE_IPV4)
-		headers = segment_headers(e, ETH_LENGTH, type == ETHERTYPE_IPV6 ? 6 : 4);
-	if (headers && ETH_LENGTH + headers <= (__u32)(env_end(e) - env_data(e)))
-		return 0;
-	return env_pull(e);
-}
-
-/* Accepts IP packets that are addressed to the port, and makes the outer header the current one. */
-INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
-{
-	const __u8 *eth;
-	__u16 type;
-	verdict v;
-
-	if (env_tagged(e))
-		return punt(vlan);
-	if (make_linear(e) < 0)
-		return punt(unsupported);
-	eth = env_bytes(e, 0, ETH_LENGTH);
-	if (!eth)
-		return punt(not_ip);
-	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 &&
-	    sid_block_filter(e, port->domain))
-		return drop(sid_block);
-	if (unlikely(return_has_frame(port, eth))) {
-		frame_read(e, p, load16(eth + ETH_TYPE));
-		return VERDICT_CONTINUE;
-	}
-	if (unlikely(!eth_mac_equal(eth, port->mac)))
-		return eth_is_group(eth) ? punt(multicast) : punt(other_host);
-	type = load16(eth + ETH_TYPE);
-	if (type == ETHERTYPE_IPV6) {
-		v = ipv6_read(e, p, ETH_LENGTH, p->frame_length, 0);
-		p->view = port->view6;
-		if (v == VERDICT_CONTINUE) {
-			if (!(port->flags & SIDESTEP_PORT_FORWARD6))
-				return punt(forwarding_off);
-			if ((port->flags & SIDESTEP_PORT_RULES6_PUNT) && !port->return6)
-				return punt(rule);
-		}
-	} else if (type == ETHERTYPE_IPV4) {
-		v = ipv4_read(e, p, ETH_LENGTH, p->frame_length, 0);
-		p->view = port->view4;
-		if (v == VERDICT_CONTINUE) {
-			if (!(port->flags & SIDESTEP_PORT_FORWARD4))
-				return punt(forwarding_off);
-			if ((port->flags & SIDESTEP_PORT_RULES4_PUNT) && !port->return4)
-				return punt(rule);
-		}
-	} else {
-		return ethertype_is_tag(type) ? punt(vlan) : punt(not_ip);
-	}
-	if (unlikely(port->return6 | port->return4) && VERDICT_KIND(v) == VERDICT_PUNT)
-		return return_unparsable(e, p, port, v);
-	return v;
-}
 
 /*
  * Carries out a planned push before the next SID or policy applies to the new header. Any result
@@ -254,7 +166,10 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
 	outcome->ifindex = adjacency.ifindex;
 	outcome->to_peer = (adjacency.flags & SIDESTEP_ADJACENCY_PEER) != 0;
-	if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
+	outcome->marked = p->plan == PLAN_FRAME && p->sidestep_only;
+	if (unlikely(p->plan == PLAN_FRAME))
+		result = REWRITE_DONE;
+	else if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
 		result = rewrite_in_place(e, p, &adjacency);
 	else
 		result = rewrite_and_sign(e, p, &adjacency);
@@ -267,6 +182,17 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		return punt(headroom);
 	default:
 		return drop(rewrite);
+	}
+}
+
+/* Counts a packet on a route that was applied to it. */
+INLINE void count_route(ENV *e, __u32 slot, __u32 bytes)
+{
+	struct sidestep_route_counters *counters = env_route_counters(e, slot);
+
+	if (counters) {
+		counters->packets++;
+		counters->bytes += bytes;
 	}
 }
 
@@ -303,10 +229,10 @@ SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 byt
 /* Processes one frame. */
 INLINE struct outcome step(ENV *e)
 {
-	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown, 0};
+	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown, 0, 0};
 	__u32 ifindex = env_ifindex(e), frame_length = env_length(e);
 	struct sidestep_port_counters *counters = env_port_counters(e, ifindex);
-	const struct sidestep_port *port = env_port(e, ifindex);
+	const struct sidestep_port *port = env_port(e, ifindex), *to = 0;
 	struct packet p = {};
 	verdict v;
 
@@ -321,12 +247,22 @@ INLINE struct outcome step(ENV *e)
 	}
 	env_trace(e, SIDESTEP_TRACE_PORT, ifindex, frame_length, p.destination);
 
+	if (unlikely(port->bridge) && !(port->flags & SIDESTEP_PORT_ETHER)) {
+		__u32 other = bridge_port(e, 0, ifindex);
+
+		to = other ? env_port(e, other) : 0;
+	}
+	if (to && (to->flags & SIDESTEP_PORT_ETHER)) {
+		/* As if the frame had come through the bridge. That also segments it if necessary. */
+		port = env_segment_size(e) ? port : to;
+		to = 0;
+	}
 	p.view6 = port->view6;
 	p.view4 = port->view4;
 	p.port_flags = port->flags;
 	p.hmac.keys = (__u16)port->hmac_keys;
 	p.frame_length = frame_length;
-	v = classify(e, &p, port);
+	v = to ? bridge_forward(e, &p, to) : classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.frame ? 0 : p.version, p.l3, p.destination);
@@ -337,11 +273,11 @@ INLINE struct outcome step(ENV *e)
 			if (checked != VERDICT_CONTINUE)
 				v = checked;
 		}
-		if (VERDICT_KIND(v) == VERDICT_FORWARD)
-			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
-	} else {
+	} else if (VERDICT_KIND(v) != VERDICT_FORWARD) {
 		v = refused_verdict(e, &p, v);
 	}
+	if (VERDICT_KIND(v) == VERDICT_FORWARD)
+		v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
 	if (VERDICT_KIND(v) != VERDICT_FORWARD) {
 		if (is_deferrable(&p, v) && env_defer(e)) {
 			outcome.kind = OUTCOME_DEFER;
@@ -352,9 +288,15 @@ INLINE struct outcome step(ENV *e)
 		if (icmp_is_reported(v))
 			icmp_report(e, &p, v);
 	}
-	if (p.visits &&
-	    (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten) || v == punt(fragmented)))
+	/* PERF: without a call for one route or two, which most packets have. */
+	if (likely(VERDICT_KIND(v) == VERDICT_FORWARD && p.visits <= 2 && !p.srh_missing)) {
+		count_route(e, p.visited[0], frame_length - ETH_LENGTH);
+		if (p.visits == 2)
+			count_route(e, p.visited[1], frame_length - ETH_LENGTH);
+	} else if (p.visits && (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(rewritten) ||
+				v == punt(fragmented))) {
 		count_routes(e, &p, v, frame_length - ETH_LENGTH);
+	}
 
 	outcome.reason = VERDICT_ARGUMENT(v);
 	if (VERDICT_KIND(v) == VERDICT_FORWARD) {

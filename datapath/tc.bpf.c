@@ -30,7 +30,9 @@ INLINE int transmit_frame(struct __sk_buff *skb, struct outcome outcome)
 	 */
 	if (skb->gso_size)
 		bpf_skb_change_head(skb, 0, 0);
-	if (!outcome.to_peer || !is_ready_for_peer(skb))
+	if (outcome.marked)
+		skb->mark = SIDESTEP_SEGMENT_MARK;
+	if (!outcome.to_peer || outcome.marked || !is_ready_for_peer(skb))
 		return (int)bpf_redirect(outcome.ifindex, 0);
 	/* As __dev_forward_skb: these fields do not leave the namespace. */
 	skb->mark = 0;
@@ -43,8 +45,8 @@ int sidestep_tc(struct __sk_buff *skb)
 {
 	struct outcome outcome;
 
-	if (env_behind_xdp && !env_take_mark(skb))
-		return TC_ACT_UNSPEC;
+	if (env_behind_xdp)
+		env_remove_mark(skb);
 	trace_begin(skb);
 	outcome = step(skb);
 	trace_end(skb, outcome);

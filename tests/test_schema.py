@@ -29,6 +29,7 @@ tunsrc: "fc00::1"
 seg6_flowlabel: -1
 multipath_hash_seed: 4294967295
 {local_srh: linux, ipv4_too_big: icmp, mode: tc}
+mode: xdp-always
 metrics: "[::1]:10143"
 {fpm: "127.0.0.1:2620", fpm_hold: 60, fpm_reply: true}
 limits: {prefixes: 16777216, route-counters: 2}

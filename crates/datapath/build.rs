@@ -31,6 +31,7 @@ fn main() {
             ("xdp", "xdp", None),
             ("tc", "tc", None),
             ("measure", "measure", None),
+            ("gate", "gate", None),
             ("probe", "probe", None),
         ] {
             scope.spawn(move || build(target, object, define));
@@ -132,7 +133,7 @@ fn generate_native(source: &Path, out: &Path) {
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
         // `generate_abi` generates the records.
         .blocklist_type(
-            "sidestep_(port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|headers|flow|flow_set|trace|report)(_counters)?",
+            "sidestep_(port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|station|station_key|headers|flow|flow_set|trace|report)(_counters)?",
         )
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
@@ -165,7 +166,15 @@ fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object:
     let libbpf = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its include path");
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(clang)
-        .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-std=gnu17"])
+        .args([
+            "-g",
+            "-O2",
+            "-target",
+            "bpf",
+            "-mcpu=v3",
+            "-std=gnu17",
+            "-fno-addrsig",
+        ])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
         // All frames of a call chain share 512 bytes of stack, and Linux 6.1 rounds each frame up
         // to 32 bytes. A program must leave half of the stack to the functions that it calls.

@@ -23,6 +23,7 @@
 /* IEEE 802 EtherTypes, network order. */
 #define ETHERTYPE_IPV4 BE16_CONST(0x0800)
 #define ETHERTYPE_IPV6 BE16_CONST(0x86dd)
+#define ETHERTYPE_ARP BE16_CONST(0x0806)
 #define ETHERTYPE_VLAN BE16_CONST(0x8100)
 #define ETHERTYPE_QINQ BE16_CONST(0x88a8)
 
@@ -39,6 +40,12 @@ INLINE _Bool eth_is_group(const __u8 *mac)
 INLINE _Bool eth_is_reserved(const __u8 *mac)
 {
 	return load32(mac) == 0x00c28001u && !mac[4] && mac[5] < 16;
+}
+
+/* IEEE 802.3 31B.3.2: the address of MAC Control frames, such as pause frames. */
+INLINE _Bool eth_is_pause(const __u8 *mac)
+{
+	return load32(mac) == 0x00c28001u && load16(mac + 4) == BE16_CONST(0x0001);
 }
 
 INLINE _Bool eth_mac_equal(const __u8 *a, const __u8 *b)

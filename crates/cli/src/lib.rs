@@ -18,6 +18,7 @@ pub mod completion;
 pub mod config;
 pub mod doctor;
 pub mod entry;
+pub mod ether;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
@@ -93,6 +94,9 @@ pub enum Command {
     /// Manage SR policies: segment lists with weights, preferences and validity
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Manage ether devices: Ethernet devices whose frames take a segment list
+    #[command(subcommand)]
+    Ether(ether::Command),
     /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
     Domain(entry::Command<entry::Domain>),
@@ -126,7 +130,7 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Print the possible next words of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
+    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -152,6 +156,7 @@ impl Cli {
             Command::Route(command) => command.run(out),
             Command::Rule(command) => command.run(out),
             Command::Policy(command) => command.run(out),
+            Command::Ether(command) => command.run(out),
             Command::Domain(command) => command.run(out),
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),

@@ -137,6 +137,8 @@ pub enum ModeWord {
     Auto,
     /// Native XDP, in the driver
     Xdp,
+    /// As xdp, also on veth and tap: all senders complete checksums and segmentation
+    XdpAlways,
     /// TC ingress
     Tc,
 }
@@ -146,6 +148,7 @@ impl From<ModeWord> for Mode {
         match word {
             ModeWord::Auto => Self::Auto,
             ModeWord::Xdp => Self::Xdp,
+            ModeWord::XdpAlways => Self::XdpAlways,
             ModeWord::Tc => Self::Tc,
         }
     }

@@ -1,6 +1,7 @@
 //! Reports of the `show` commands. The daemon makes them; the CLI prints the same fields as text or
 //! JSON.
 
+mod ether;
 mod event;
 mod fpm;
 mod metrics;
@@ -18,6 +19,7 @@ use sidestep_model::grammar::Names;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{self, Encap};
 
+pub use self::ether::{Ether, Ethers};
 pub use self::event::{Change, Event};
 pub use self::fpm::Fpm;
 pub use self::metrics::{Metrics, ReturnCounters, Sid};

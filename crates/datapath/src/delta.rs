@@ -9,7 +9,7 @@ use crate::abi::{
     sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy, sidestep_port,
     sidestep_route,
 };
-use crate::image::{FibKey, Image, record_tables};
+use crate::image::{FibKey, Image, StationKey, record_tables};
 
 /// Changes in one table: the old and the new value of each entry. `None` means that the entry does
 /// not exist.
@@ -128,6 +128,8 @@ macro_rules! define_delta {
         pub struct Delta {
             /// Ports by interface index.
             pub ports: Changes<u32, sidestep_port>,
+            /// Ports toward stations.
+            pub stations: Changes<StationKey, u32>,
             $(
                 /// Records by index.
                 pub $field: Changes<$index, $record>,
@@ -141,6 +143,7 @@ macro_rules! define_delta {
             pub fn between(from: &Image, to: &Image) -> Self {
                 Self {
                     ports: Changes::between(&from.ports, &to.ports),
+                    stations: Changes::between(&from.stations, &to.stations),
                     $($field: Changes::between(&from.$field, &to.$field),)*
                     fib: Changes::between(&from.fib, &to.fib),
                 }
@@ -149,13 +152,14 @@ macro_rules! define_delta {
             /// Restores an image to its content before these changes.
             pub fn revert(&self, image: &mut Image) {
                 self.ports.revert(&mut image.ports);
+                self.stations.revert(&mut image.stations);
                 $(self.$field.revert(&mut image.$field);)*
                 self.fib.revert(&mut image.fib);
             }
 
             /// Whether nothing changes.
             pub fn is_empty(&self) -> bool {
-                self.ports.is_empty() $(&& self.$field.is_empty())* && self.fib.is_empty()
+                self.ports.is_empty() && self.stations.is_empty() $(&& self.$field.is_empty())* && self.fib.is_empty()
             }
         }
     };

@@ -53,6 +53,15 @@ impl From<FibKey> for Prefix {
     }
 }
 
+/// Station of a bridge. Ordered by its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StationKey {
+    /// Interface index of the bridge.
+    pub bridge: u32,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+}
+
 /// Passes the list of record tables to the macro `$then`. A new table is a new line here.
 ///
 /// Each line has the field of [`Image`] and [`crate::Delta`], the index type, the record type, the
@@ -81,6 +90,8 @@ macro_rules! define_image {
         pub struct Image {
             /// Ports by interface index. The slot in the map is the index modulo `SIDESTEP_PORTS`.
             pub ports: BTreeMap<u32, sidestep_port>,
+            /// Port toward each station, by interface index.
+            pub stations: BTreeMap<StationKey, u32>,
             $(
                 /// Records by index.
                 pub $field: BTreeMap<$index, $record>,

@@ -16,7 +16,7 @@ pub use abi::{
 };
 pub use delta::Delta;
 pub use event::TraceEvent;
-pub use image::{EMPTY_VIEW, FibKey, Image, Limits, VIEWS};
+pub use image::{EMPTY_VIEW, FibKey, Image, Limits, StationKey, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};
 pub use report::{Copied, Oversized, Report};

@@ -10,7 +10,7 @@ use crate::abi::{
     SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_REASONS, TableIndex, ViewId, sidestep_adjacency,
     sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work, sidestep_learned,
     sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters, sidestep_trace,
+    sidestep_route_counters, sidestep_station, sidestep_station_key, sidestep_trace,
 };
 
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
@@ -106,6 +106,8 @@ pub type Trace = sidestep_trace;
 /// The native target with its tables and counters.
 pub struct Native {
     ports: Vec<sidestep_port>,
+    /// In the order of their keys' bytes.
+    stations: Vec<ffi::sidestep_native_station>,
     routes: Vec<sidestep_route>,
     groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
@@ -176,6 +178,25 @@ fn has_sha() -> bool {
     }
 }
 
+/// The stations in the order of their keys' bytes.
+fn stations(image: &Image) -> Vec<ffi::sidestep_native_station> {
+    let stations = image.stations.iter();
+    let stations = stations.map(|(key, port)| ffi::sidestep_native_station {
+        key: sidestep_station_key {
+            bridge: key.bridge,
+            mac: key.mac,
+            reserved: 0,
+        },
+        station: sidestep_station {
+            port: *port,
+            used: 0,
+        },
+    });
+    let mut stations: Vec<_> = stations.collect();
+    stations.sort_by_key(|it| (it.key.bridge.to_ne_bytes(), it.key.mac));
+    stations
+}
+
 /// A table indexed from 0, with the unused indices empty.
 fn dense<I: TableIndex, T: Clone + Default>(records: &BTreeMap<I, T>) -> Vec<T> {
     let place = |index: I| -> usize { index.into() as usize };
@@ -232,6 +253,7 @@ impl Native {
             + 1;
         Self {
             ports,
+            stations: stations(image),
             routes: dense(&image.routes),
             groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
@@ -260,6 +282,7 @@ impl Native {
         self.buffer[HEADROOM..HEADROOM + length].copy_from_slice(&frame[..length]);
         let tables = ffi::sidestep_native_tables {
             ports: self.ports.as_ptr(),
+            stations: self.stations.as_mut_ptr(),
             routes: self.routes.as_ptr(),
             groups: self.groups.as_ptr(),
             adjacencies: self.adjacencies.as_ptr(),
@@ -272,6 +295,7 @@ impl Native {
             learned_count: (self.learned.len() / learned::WORDS) as u32,
             flow_set_count: (self.flow_sets.len() / SET_WORDS) as u32,
             route_count: self.routes.len() as u32,
+            station_count: self.stations.len() as u32,
             group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
             policy_count: self.policies.len() as u32,

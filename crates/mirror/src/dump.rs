@@ -78,6 +78,13 @@ impl Requester {
         self.exchange(request, flags, |_| ()).map(|_| ())
     }
 
+    /// Creates an object, which must not exist.
+    pub fn create_new(&mut self, request: Request<'_>) -> Result<(), MirrorError> {
+        let new = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | new) as u16;
+        self.exchange(request, flags, |_| ()).map(|_| ())
+    }
+
     /// Sends a request and calls `each` for every message of the reply.
     fn exchange(
         &mut self,

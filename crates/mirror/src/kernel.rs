@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use sidestep_model::hmac::HmacKeys;
-use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::node::{IfIndex, Mac, TableId};
 use sidestep_model::route::{Family, NextHops, Route};
 use sidestep_model::source::AddressLabel;
 
 use crate::address::{self, IFADDRLBLMSG, IFADDRMSG, Notice};
+use crate::bridge;
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
 use crate::genl::{Genl, GenlFamily};
@@ -262,6 +263,51 @@ impl Kernel {
         self.requester.dump(request, object::decode)
     }
 
+    /// Returns the ports of all bridges.
+    fn bridge_ports(&mut self) -> Result<Vec<(IfIndex, bridge::Port)>, MirrorError> {
+        let request = Request {
+            name: "list the ports of bridges",
+            kind: libc::RTM_GETLINK,
+            body: &bridge::ports_request().0,
+        };
+        let decode = |message: &Message<'_>| {
+            let (dev, port) = bridge::decode_port(message)?;
+            Some((dev, port?))
+        };
+        match self.requester.dump(request, decode) {
+            // A kernel without bridges.
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// Returns the stations of all bridges.
+    fn stations(&mut self) -> Result<Vec<bridge::Station>, MirrorError> {
+        let request = Request {
+            name: "list the stations of bridges",
+            kind: libc::RTM_GETNEIGH,
+            body: &bridge::stations_request().0,
+        };
+        match self.requester.dump(request, bridge::decode_station) {
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// Renews a station.
+    pub fn use_station(&mut self, port: IfIndex, mac: Mac) -> Result<(), MirrorError> {
+        let request = Request {
+            name: "renew a station of a bridge",
+            kind: libc::RTM_NEWNEIGH,
+            body: &bridge::use_request(port, mac).0,
+        };
+        match self.requester.create(request) {
+            // The port has left its bridge.
+            Err(error) if is_missing(&error) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     fn neighbors(&mut self) -> Result<Vec<neighbor::Entry>, MirrorError> {
         let request = Request {
             name: "list the neighbors",
@@ -280,6 +326,8 @@ pub(crate) struct Snapshot {
     pub netconf: Vec<Netconf>,
     pub addresses: Vec<Notice>,
     pub neighbors: Vec<neighbor::Entry>,
+    pub bridge_ports: Vec<(IfIndex, bridge::Port)>,
+    pub stations: Vec<bridge::Station>,
     pub rules: Vec<ReportedRule>,
     pub objects: Vec<Object>,
     pub routes: Vec<Reported>,
@@ -293,6 +341,8 @@ impl Snapshot {
             xdp_features: kernel.xdp_features()?,
             addresses: kernel.addresses(None)?,
             neighbors: kernel.neighbors()?,
+            bridge_ports: kernel.bridge_ports()?,
+            stations: kernel.stations()?,
             objects: kernel.objects()?,
             ..Self::default()
         };

@@ -23,6 +23,7 @@
 //!   carrier.
 
 mod address;
+pub mod bridge;
 mod carrier;
 mod dump;
 pub mod egress;
@@ -46,6 +47,7 @@ mod stale;
 mod state;
 pub mod survey;
 mod sysctl;
+pub mod veth;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ use std::time::{Duration, Instant};
 use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_model::route::{ObjectChange, RouteKey};
 
+use crate::bridge::Obstacles;
 use crate::carrier::Carriers;
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
@@ -113,6 +116,8 @@ pub struct Changes {
     pub neighbors: Vec<(IfIndex, IpAddr)>,
     /// Links that only went up or down, or got another peer, in order.
     pub links: Vec<IfIndex>,
+    /// Stations that bridges learned or forgot, or that moved, in order.
+    pub stations: Vec<(IfIndex, Mac)>,
     /// Links otherwise, addresses or rules changed.
     pub other: bool,
     /// Notifications were lost, and everything was read again. The other fields still contain the
@@ -124,7 +129,8 @@ impl Changes {
     /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
         let routes = self.routes.is_empty() && self.followed.is_empty();
-        routes && self.neighbors.is_empty() && self.links.is_empty() && !self.other
+        let neighbors = self.neighbors.is_empty() && self.stations.is_empty();
+        routes && neighbors && self.links.is_empty() && !self.other
     }
 }
 
@@ -242,6 +248,31 @@ impl Mirror {
     /// another peer, in order.
     pub fn set_peers(&mut self, peers: BTreeMap<IfIndex, Mac>) -> Vec<IfIndex> {
         self.state.set_peers(peers)
+    }
+
+    /// Sets why frames must pass their bridge, by port or bridge. Returns true if a port changed.
+    pub fn set_bridge_obstacles(&mut self, obstacles: Obstacles) -> bool {
+        self.state.bridges.set_obstacles(obstacles);
+        self.state.rebuild_bridge_ports()
+    }
+
+    /// Returns the shortest time after which a bridge forgets a station that sends nothing. None
+    /// without bridges.
+    pub fn ageing(&self) -> Option<Duration> {
+        self.state.bridges.ageing()
+    }
+
+    /// Renews a station, as if it had sent a frame through its bridge. Does nothing if the kernel does
+    /// not forget it, or has forgotten it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn use_station(&mut self, key: (IfIndex, Mac)) -> Result<(), MirrorError> {
+        let port = self.state.node.stations.get(&key);
+        match port.filter(|_| self.state.bridges.ages(&key)) {
+            Some(port) => self.kernel.use_station(*port, key.1),
+            None => Ok(()),
+        }
     }
 
     /// Whether the neighbor is usable but has not been confirmed for a while. The kernel probes it

@@ -2,6 +2,7 @@
 
 use sidestep_model::node::{IfIndex, Link, LinkKind, Mac, TableId};
 
+use crate::bridge;
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
 use crate::wire::{Attribute, Body, Message, attributes_after, u32_at};
@@ -24,6 +25,8 @@ pub(crate) struct LinkState {
     /// `IFF_*`.
     pub flags: i32,
     pub settings: Settings,
+    /// Settings of a bridge.
+    pub bridge: Option<bridge::Settings>,
 }
 
 /// Settings below `conf/IF`. `None` if the link lacks the protocol, because its MTU is too small or
@@ -151,6 +154,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
         master: None,
         flags: u32_at(message.body, 8)? as i32,
         settings: Settings::default(),
+        bridge: None,
     };
     let (mut link, mut elsewhere) = (None, false);
     let mut info = None;
@@ -177,6 +181,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     // If the lower link is in another namespace, the index belongs to that namespace.
     let below = link.filter(|_| !elsewhere);
     state.kind = kind(hardware, info, below);
+    state.bridge = info.and_then(|info| bridge::settings(&info));
     state.software = info.is_some_and(|info| {
         info.nested()
             .any(|nested| nested.kind == libc::IFLA_INFO_KIND)

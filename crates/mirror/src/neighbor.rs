@@ -91,9 +91,9 @@ fn implied(state: u16, address: IpAddr, lladdr: Option<Mac>) -> bool {
 }
 
 // include/uapi/linux/neighbour.h.
-const NTF_EXT_LEARNED: u8 = 1 << 4;
+pub(crate) const NTF_EXT_LEARNED: u8 = 1 << 4;
 const NTF_EXT_MANAGED: u32 = 1;
-const NDA_FLAGS_EXT: u16 = 15;
+pub(crate) const NDA_FLAGS_EXT: u16 = 15;
 
 /// include/net/neighbour.h: a packet may be sent to the address.
 const NUD_VALID: u16 = libc::NUD_PERMANENT

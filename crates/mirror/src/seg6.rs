@@ -93,13 +93,14 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
         .find(|attribute| attribute.kind == SEG6_LOCAL_ACTION)
         .ok_or("seg6local without an action")?;
     let action = number(&action, "seg6local action")?;
-    let action =
-        Behavior::from_kernel_action(action).ok_or_else(|| {
-            match SEG6_LOCAL_OTHER_ACTIONS.iter().find(|it| it.0 == action) {
+    let action = Behavior::from_kernel_action(action)
+        .or((action == SEG6_LOCAL_ACTION_END_DT2U).then_some(Behavior::EndDt2u))
+        .ok_or_else(
+            || match SEG6_LOCAL_OTHER_ACTIONS.iter().find(|it| it.0 == action) {
                 Some((_, name)) => format!("seg6local action {name}"),
                 None => format!("seg6local action {action}"),
-            }
-        })?;
+            },
+        )?;
     let mut local = Seg6Local::new(action);
     for attribute in attributes(value) {
         match attribute.kind {
@@ -124,6 +125,9 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
             SEG6_LOCAL_NH6 => local.nh6 = Some(ipv6(&attribute, "seg6local nh6")?),
             SEG6_LOCAL_IIF => local.iif = Some(IfIndex(number(&attribute, "seg6local iif")?)),
             SEG6_LOCAL_OIF => local.oif = Some(IfIndex(number(&attribute, "seg6local oif")?)),
+            SEG6_LOCAL_L2DEV if action == Behavior::EndDt2u => {
+                local.l2dev = Some(IfIndex(number(&attribute, "seg6local l2dev")?));
+            }
             SEG6_LOCAL_COUNTERS => local.count = true,
             SEG6_LOCAL_FLAVORS => local.flavors = flavors(&attribute)?,
             other => {
@@ -382,6 +386,9 @@ const SEG6_LOCAL_OTHER_ACTIONS: [(u32, &str); 5] = [
     (14, "End.AM"),
     (15, "End.BPF"),
 ];
+// Proposed to Linux with the srl2 device (netdev, March 2026).
+const SEG6_LOCAL_L2DEV: u16 = 12;
+const SEG6_LOCAL_ACTION_END_DT2U: u32 = 17;
 const SEG6_LOCAL_FLV_OPERATION: u16 = 1;
 const SEG6_LOCAL_FLV_LCBLOCK_BITS: u16 = 2;
 const SEG6_LOCAL_FLV_LCNODE_FN_BITS: u16 = 3;

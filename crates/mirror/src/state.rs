@@ -12,6 +12,7 @@ use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 use sidestep_model::source::{self, AddressLabel, SourceCandidate};
 
 use crate::address::{self, Address, Notice};
+use crate::bridge;
 use crate::error::MirrorError;
 use crate::fpm::FpmState;
 use crate::genl::DeviceEvent;
@@ -28,7 +29,10 @@ use crate::stale::Stale;
 use crate::wire::Message;
 use crate::{Changes, Urgent};
 
+mod bridges;
 mod urgent;
+
+pub(crate) use bridges::Bridges;
 
 /// All mirrored state.
 #[derive(Debug, Default)]
@@ -71,6 +75,9 @@ pub(crate) struct State {
     /// SIDs of routing daemons that the kernel removed because their link went down.
     pub lost_sids: BTreeMap<RouteKey, IfIndex>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
+    /// Bridges, without their stations.
+    pub bridges: Bridges,
+    changed_stations: BTreeSet<(IfIndex, Mac)>,
     /// Links that only went up or down.
     changed_links: BTreeSet<IfIndex>,
     changed_other: bool,
@@ -105,6 +112,7 @@ impl State {
                     self.route(reported, message);
                 }
             }
+            libc::RTM_NEWLINK | libc::RTM_DELLINK if self.bridge_port(message) => {}
             libc::RTM_NEWLINK => {
                 if let Some(state) = link::decode(message) {
                     self.link_changed(state);
@@ -125,6 +133,8 @@ impl State {
             libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
                 if let Some(entry) = neighbor::decode(message) {
                     self.neighbor(entry);
+                } else if let Some(station) = bridge::decode_station(message) {
+                    self.station(station);
                 }
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
@@ -263,6 +273,7 @@ impl State {
         let keys = neighbors.keys().chain(now.keys()).copied();
         changed_neighbors.extend(keys.filter(|key| neighbors.get(key) != now.get(key)));
         self.changed_neighbors = changed_neighbors;
+        self.replace_stations(snapshot.bridge_ports, snapshot.stations);
         self.rules.clear();
         for rule in snapshot.rules {
             self.rules.add(rule, &self.links);
@@ -348,12 +359,14 @@ impl State {
         let routes = std::mem::take(&mut self.changed_routes);
         let neighbors = std::mem::take(&mut self.changed_neighbors);
         let links = std::mem::take(&mut self.changed_links);
+        let stations = std::mem::take(&mut self.changed_stations);
         let (routes, followed) = routes.divide(&std::mem::take(&mut self.handled));
         Changes {
             routes,
             followed,
             neighbors: neighbors.into_iter().collect(),
             links: links.into_iter().collect(),
+            stations: stations.into_iter().collect(),
             other: std::mem::take(&mut self.changed_other),
             resynced: false,
         }
@@ -406,8 +419,12 @@ impl State {
         let is_renamed = name.is_some_and(|name| *name != state.name);
         // The kernel compares rules with the new name only.
         self.stale.rules |= is_renamed && self.rules.refer_otherwise(ifindex);
+        let is_bridge = state.bridge.is_some();
         self.links.insert(ifindex, state);
         self.rebuild(ifindex);
+        if is_bridge {
+            self.changed_other |= self.rebuild_bridge_ports();
+        }
         if was_up != is_up {
             self.mark_fpm_dead(Some(ifindex));
         }
@@ -426,6 +443,7 @@ impl State {
         self.node.sources.remove(&ifindex);
         self.node.neighbors.retain(|key, _| key.0 != ifindex);
         self.stale_neighbors.retain(|key| key.0 != ifindex);
+        self.forget_bridge_port(ifindex);
         self.ignore_linkdown
             .retain(|key, _| key.1 != Scope::Link(ifindex));
         self.stale.links.insert(ifindex);

@@ -138,7 +138,12 @@ fn device(message: &Message<'_>) -> Option<(IfIndex, Device)> {
     Some((ifindex(message)?, device))
 }
 
-fn filters(requester: &mut Requester, ports: &[IfIndex], own_filter: u32) -> Vec<Filter> {
+/// Returns the TC filters of these interfaces, without those of the priority `own_filter`.
+pub(crate) fn filters(
+    requester: &mut Requester,
+    ports: &[IfIndex],
+    own_filter: u32,
+) -> Vec<Filter> {
     let mut found = Vec::new();
     for &port in ports {
         for (parent, egress) in [(TC_INGRESS, false), (TC_EGRESS, true)] {
@@ -190,6 +195,7 @@ fn chain(message: &Message<'_>) -> Option<Chain> {
         1 => "inet",
         2 => "ip",
         5 => "netdev",
+        7 => "bridge",
         10 => "ip6",
         _ => return None,
     };

@@ -84,6 +84,10 @@ pub enum Behavior {
     EndDx2,
     /// Decapsulation and VLAN L2 table lookup (4.10).
     EndDx2v,
+    /// Decapsulation and unicast MAC L2 table lookup (4.11).
+    EndDt2u,
+    /// Decapsulation and L2 table flooding (4.12).
+    EndDt2m,
     /// Endpoint bound to an SR policy, SRH inserted (Linux `End.B6`).
     EndB6,
     /// Endpoint bound to an SR encapsulation policy (4.13).
@@ -134,6 +138,8 @@ pub struct Seg6Local {
     pub iif: Option<IfIndex>,
     /// `oif DEV`.
     pub oif: Option<IfIndex>,
+    /// `l2dev DEV`: the ether device whose bridge is the L2 table.
+    pub l2dev: Option<IfIndex>,
     /// `srh segs A,B,…` of End.B6, End.B6.Encaps, End.B6.Encaps.Red and End.AS, in the order of travel.
     pub segments: Vec<Ipv6Addr>,
     /// `vlantable T`: the VLAN table of End.DX2V.

@@ -14,6 +14,7 @@
 //! rules: ["iif eth0 lookup 100"]
 //! vlans: ["table 10 vid 100 dev eth1"]
 //! domain: ["sid-block fc00::/16", "inside eth1"]
+//! ethers: ["lan0 segs fc00:2::d2 mtu 1400"]
 //! policies: ["low-delay color 100 endpoint fc00:3::1 segs fc00:2::e,fc00:3::d6 weight 3 segs fc00:4::e,fc00:3::d6"]
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
@@ -47,16 +48,18 @@ use serde_saphyr::Spanned;
 use crate::behavior::check::Wrong;
 use crate::domain::Domain;
 use crate::error::ConfigError;
+use crate::ether::Ethers;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan, vrf};
 use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
-use crate::policy::{ControllerPaths, Policies, Policy, is_steering, with_paths};
+use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
 
 pub mod effect;
 pub mod entries;
+mod ethers;
 pub mod implied;
 mod keys;
 mod owner;
@@ -66,6 +69,7 @@ mod services;
 mod start;
 pub mod yaml;
 
+pub use ethers::{check_attachment, check_ether};
 pub use keys::SecretSource;
 pub use policies::{check_binding, check_policies, check_policy, claims};
 pub use ports::{INTERFACE_NAME, INTERFACE_NAME_MAX, Ports, is_interface_name};
@@ -93,6 +97,8 @@ pub struct File {
     domain: Vec<Spanned<String>>,
     /// `sidestep policy add` lines.
     policies: Vec<Spanned<String>>,
+    /// `sidestep ether add` lines.
+    ethers: Vec<Spanned<String>>,
     /// `ip sr tunsrc set`.
     tunsrc: Option<Spanned<String>>,
     /// `net.ipv6.seg6_flowlabel`.
@@ -183,6 +189,8 @@ pub struct Overlay {
     pub fpm_reply: bool,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
+    /// Ether devices.
+    pub ethers: Ethers,
     /// Candidate paths of controllers. A file has none.
     pub paths: ControllerPaths,
     /// HMAC keys.
@@ -288,7 +296,8 @@ impl File {
         check_all_services(&lines, &node.routes, &node)?;
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         node.domain = self.domain(&context(&node, Owner::Sidestep))?;
-        node.policies = Policies::new(policies, steering.into_values());
+        node.ethers = self.ethers(&policies)?;
+        node.add_ethers(policies, steering.into_values());
         node.steer();
         Ok(node)
     }
@@ -323,6 +332,7 @@ impl File {
             policies: self.policies(&live.routes)?,
             ..Overlay::default()
         };
+        overlay.ethers = self.ethers(&overlay.policies)?;
         for line in &self.neighbors {
             let (key, neighbor) = read_neighbor(line, &ctx)?;
             if overlay.neighbors.insert(key, neighbor).is_some() {

@@ -1,5 +1,5 @@
 //! Parser and printer of iproute2's grammar for routes, rules and neighbors, and of Sidestep's
-//! grammar for SR policies, VLAN tables and the SR domain.
+//! grammar for SR policies, ether devices, VLAN tables and the SR domain.
 //!
 //! The parser accepts what `ip route add`, `ip rule add` and `ip neigh add` accept, with the same
 //! meaning, as far as the model can hold it. It refuses everything else. Keywords cannot be
@@ -11,6 +11,7 @@ use crate::route::{Family, Owner};
 
 pub mod domain;
 pub mod encap;
+pub mod ether;
 pub mod neighbor;
 pub mod policy;
 mod proxy;

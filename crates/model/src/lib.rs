@@ -4,9 +4,11 @@
 //! This crate does no I/O. It depends neither on netlink nor on the data plane.
 
 pub mod behavior;
+pub mod bridge;
 pub mod config;
 pub mod domain;
 pub mod error;
+pub mod ether;
 pub mod grammar;
 pub mod hmac;
 pub mod node;

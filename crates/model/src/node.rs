@@ -10,7 +10,9 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::bridge::{BridgePort, Stations};
 use crate::domain::Domain;
+use crate::ether::Ethers;
 use crate::hmac::HmacKeys;
 use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
@@ -212,6 +214,10 @@ pub struct Node {
     pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
     /// Routes. Several with one key (IPv6 `append`) are one multipath route.
     pub routes: BTreeMap<RouteKey, Route>,
+    /// Ports of bridges.
+    pub bridge_ports: BTreeMap<IfIndex, BridgePort>,
+    /// Stations that the bridges know.
+    pub stations: Stations,
     /// Policy rules per family, in order of priority and then of insertion.
     pub rules: BTreeMap<(Family, u32), Vec<Rule>>,
     /// `ip sr tunsrc`.
@@ -236,6 +242,8 @@ pub struct Node {
     pub settings: Settings,
     /// SR policies. Sidestep-only.
     pub policies: Policies,
+    /// Ether devices. Sidestep-only.
+    pub ethers: Ethers,
     /// Services of SR proxies that are down.
     pub services_down: BTreeSet<Service>,
     /// Names of removed interfaces that Sidestep-only configuration still refers to.

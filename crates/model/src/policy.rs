@@ -325,14 +325,20 @@ pub fn is_steering(route: &Route) -> bool {
 
 /// Returns the route of a binding SID.
 fn binding_route(name: &str, sid: Ipv6Addr) -> Route {
+    let key = RouteKey {
+        metric: METRIC,
+        ..RouteKey::new(Ipv6Net::from(sid).into())
+    };
+    own_route(key, Encap::Binding(name.to_owned()))
+}
+
+/// Returns a Sidestep-only route with this encapsulation.
+pub(crate) fn own_route(key: RouteKey, encap: Encap) -> Route {
     Route {
-        key: RouteKey {
-            metric: METRIC,
-            ..RouteKey::new(Ipv6Net::from(sid).into())
-        },
+        key,
         kind: RouteKind::Unicast,
         next_hops: NextHops::from(vec![NextHop {
-            encap: Some(Encap::Binding(name.to_owned())),
+            encap: Some(encap),
             ..NextHop::new()
         }]),
         prefsrc: None,

@@ -27,7 +27,7 @@ macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of_word:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-        #[serde(rename_all = "lowercase")]
+        #[serde(rename_all = "kebab-case")]
         pub enum $name {
             $($(#[$of_word])* $variant,)+
         }
@@ -61,6 +61,8 @@ words! {
         Auto = "auto",
         /// XDP in the driver.
         Xdp = "xdp",
+        /// XDP in the driver, also on veth and tap: all senders complete checksums.
+        XdpAlways = "xdp-always",
         /// TC.
         Tc = "tc",
     }

@@ -147,6 +147,7 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Attribute::Nh6 => local.nh6 = Some(nh6),
                 Attribute::Iif => local.iif = Some(dev),
                 Attribute::Oif => local.oif = Some(dev),
+                Attribute::L2dev => local.l2dev = Some(dev),
                 Attribute::Vlantable => local.vlantable = Some(VlanTableId(table.0)),
                 Attribute::Srh => local.segments.clone_from(&segments),
                 Attribute::Flavors | Attribute::RequireHmac | Attribute::Count => {}

@@ -377,7 +377,7 @@ const CARRIER: Duration = Duration::from_secs(2);
 
 /// Sysctls that are set before the first interface is created, which inherits them: path below
 /// `/proc/sys`, value.
-pub const QUIET: [(&str, &str); 7] = [
+pub const QUIET: [(&str, &str); 8] = [
     ("net/ipv6/conf/default/accept_dad", "0"),
     ("net/ipv6/conf/default/dad_transmits", "0"),
     ("net/ipv6/conf/default/router_solicitations", "0"),
@@ -385,6 +385,12 @@ pub const QUIET: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/autoconf", "0"),
     // 1: create no link-local address.
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
+    // Milliseconds between reports of joined groups (MLDv2). The default lets a report go out in
+    // the second after the creation, between frames that a test counts.
+    (
+        "net/ipv6/conf/default/mldv2_unsolicited_report_interval",
+        "10",
+    ),
     ("net/ipv4/conf/default/send_redirects", "0"),
 ];
 

@@ -59,6 +59,8 @@ const TABLE: &[Row] = &[
     ("table_full", "forwards by its own route", &[]),
     ("fragmented", "does not get the packet, because the daemon sends it in fragments", &[]),
     ("frame_segments", "segments the frame and forwards it by its own route", &[]),
+    // The ports of the vectors are in no bridge of the kernel.
+    ("bridge", "learns the source, and forwards or floods the frame by its bridge", &[Forward, Drop]),
 ];
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use serde::Serialize;
 use sidestep_control::compile::Continuation;
 use sidestep_datapath::event::Inner;
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
-use sidestep_model::grammar::route;
-use sidestep_model::node::TableId;
-use sidestep_model::route::{Encap, Family};
+use sidestep_model::grammar::{ether, route};
+use sidestep_model::node::{Node, TableId};
+use sidestep_model::route::{Encap, Family, Route};
 
 use super::Names;
 use super::chosen::{self, encap};
@@ -404,7 +404,11 @@ fn header_step(names: Names<'_>, event: TraceEvent, destination: &mut IpAddr) ->
 /// Returns the names of the tables of a view.
 fn tables(names: Names<'_>, view: ViewId) -> Vec<String> {
     let tables = names.index.views.get(&view).map(|view| &view.tables);
-    tables.into_iter().flatten().map(|id| table(*id)).collect()
+    let name = |id: TableId| match names.node.ether_with_table(id) {
+        Some((device, _)) => format!("the frames of {device}"),
+        None => table(id),
+    };
+    tables.into_iter().flatten().map(|id| name(*id)).collect()
 }
 
 /// Returns the family of the view, or of the destination if the view is gone.
@@ -463,6 +467,12 @@ fn push(names: Names<'_>, policy: PolicyId, bytes: u32) -> Step {
 pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
     let info = names.index.routes.get(&index);
     match info.and_then(|info| info.route(names.node)) {
+        Some(found) if names.node.ether_of_table(found.key.table).is_some() => RouteName {
+            prefix: None,
+            table: None,
+            words: ether_route(names.node, found),
+            neighbor: None,
+        },
         Some(found) => RouteName {
             prefix: Some(found.key.prefix.to_string()),
             table: Some(table(found.key.table)),
@@ -486,6 +496,12 @@ pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
             neighbor: None,
         },
     }
+}
+
+/// Returns the words of an ether device, whose route this is.
+fn ether_route(node: &Node, route: &Route) -> String {
+    let found = node.ether_with_table(route.key.table);
+    found.map_or_else(String::new, |(name, device)| ether::print(name, device))
 }
 
 /// Returns the name of a table, as `ip` prints it.

@@ -51,7 +51,7 @@ fn headends_and_sids_drop_addresses_that_are_never_forwarded() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("liveaddress");
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);

@@ -132,7 +132,7 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
         return;
     };
     let ports = ["eth0", "eth1"];
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("livechurn");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

@@ -125,7 +125,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("livecount");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -230,7 +230,7 @@ fn a_packet_leaves_by_an_interface_that_is_not_attached() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveegress");
         let _napi = Napi::attach(star.host("c"), "eth0").expect("NAPI");
         let _daemon = star.run(&["--mode", mode, "eth0"]);
@@ -254,12 +254,12 @@ fn xdp_leaves_packets_to_a_veth_whose_peer_has_no_napi_to_tc_until_it_has() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = Star::new("livenapi");
     let router = star.router();
-    let _daemon = star.run(&["--mode", "xdp", "eth0"]);
+    let _daemon = star.run(&["--mode", "xdp-always", "eth0"]);
     let (_, arrived) = cross(&star, "b", 50);
     let at = counters(router, "eth0");
     assert_eq!((at.forwarded, at.punted), (arrived as u64, 0), "{at:?}");
@@ -314,7 +314,7 @@ fn a_packet_that_an_egress_does_not_take_from_xdp_is_sent_by_tc_and_counted_once
     let star = Star::new("livenoegress");
     let router = star.router();
     // The peer of eth1 does not poll, so an XDP redirect does not arrive there.
-    let _daemon = star.run(&["--mode", "xdp", "eth0"]);
+    let _daemon = star.run(&["--mode", "xdp-always", "eth0"]);
     let words = "route add fc00:77::/48 via fc00:b::2 dev eth1";
     crate::support::printed(router, &words.split(' ').collect::<Vec<_>>());
     let [from, to] = ["fc00:a::2", "fc00:77::1"].map(|text| text.parse().expect("an address"));

@@ -44,8 +44,10 @@ fn packets() -> Vec<Vec<u8>> {
 }
 
 /// Returns the frames that leave for each packet, in order. The Identification of fragments is
-/// random.
-fn sent(star: &Star, mode: &str) -> Vec<Vec<Vec<u8>>> {
+/// random. `captured`: another program captures on the port, as tcpdump does.
+fn sent(star: &Star, mode: &str, captured: bool) -> Vec<Vec<Vec<u8>>> {
+    let _capture =
+        captured.then(|| FrameSocket::open(star.router(), "eth0").expect("a packet socket"));
     let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
     for count in LENGTHS {
         for words in [
@@ -111,7 +113,7 @@ fn packets_onto_one_to_sixteen_segments_leave_in_xdp_as_in_tc() {
     let Some(_turn) = begin() else {
         return;
     };
-    if modes(&["xdp"]).is_empty() {
+    if modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = Star::new("livedefer");
@@ -127,9 +129,12 @@ fn packets_onto_one_to_sixteen_segments_leave_in_xdp_as_in_tc() {
             segments(count)
         ));
     }
-    let [tc, xdp] = ["tc", "xdp"].map(|mode| sent(&star, mode));
-    for ((packet, tc), xdp) in packets().iter().zip(&tc).zip(&xdp) {
-        assert_eq!(xdp, tc, "{}", hex::encode(packet));
+    let tc = sent(&star, "tc", false);
+    for captured in [false, true] {
+        let xdp = sent(&star, "xdp-always", captured);
+        for ((packet, tc), xdp) in packets().iter().zip(&tc).zip(&xdp) {
+            assert_eq!(xdp, tc, "captured: {captured}: {}", hex::encode(packet));
+        }
     }
     // IPv6 packets of more than 1280 bytes that do not fit are answered, all others leave.
     let left = tc.iter().filter(|frames| !frames.is_empty()).count();

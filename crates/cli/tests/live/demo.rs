@@ -34,15 +34,28 @@ fn is_unavailable(output: &Output) -> bool {
     unavailable
 }
 
-/// Asserts that no namespace of a demo exists.
+/// Asserts that no namespace and no file of a demo exists.
 fn assert_nothing_is_left() {
     let namespaces = Command::new("ip").args(["netns", "list"]).output();
     let namespaces = namespaces.expect("ip is installed").stdout;
     let namespaces = String::from_utf8_lossy(&namespaces);
-    for prefix in ["ss-demo-", "ss-failures-", "ss-dead-"] {
+    for prefix in [
+        "ss-demo-",
+        "ss-lan-",
+        "ss-evpn-",
+        "ss-failures-",
+        "ss-dead-",
+    ] {
         assert!(!namespaces.contains(prefix), "{namespaces}");
     }
-    assert!(!Path::new("/run/ss-demo").exists());
+    for file in [
+        "/run/ss-demo",
+        "/run/ss-demo.lock",
+        "/run/ss-lan",
+        "/run/ss-evpn",
+    ] {
+        assert!(!Path::new(file).exists(), "{file}");
+    }
 }
 
 /// Returns the standard output of a demo that succeeds and leaves nothing behind. Returns `None` if
@@ -115,6 +128,39 @@ fn the_service_chain_demo_passes_services_without_srv6_support() {
     assert!(text.contains("two services without SRv6 support"), "{text}");
 }
 
+#[test]
+fn the_lan_demo_joins_the_bridges_of_three_sites() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let text = shown(&["lan"]).expect("no packages");
+    for line in [
+        "a jumbo frame",
+        "no frame twice",
+        "a killed daemon lost nothing",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn bgp_evpn_joins_the_bridges_of_three_sites_and_a_wire() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let Some(text) = shown(&["lan", "--evpn"]) else {
+        return;
+    };
+    for line in [
+        "extern_learn",
+        "ping w1 > 10.0.0.13: 10 of 10",
+        "pe1 has forgotten pe2",
+        "FDB entries are gone",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
 /// Runs the demo of FRR with these options. Its output must contain these lines.
 fn assert_frr_shows(options: &[&str], lines: &[&str]) {
     if !sidestep_testkit::root_or_skip() {
@@ -174,6 +220,7 @@ fn demos_that_are_interrupted_leave_nothing_behind() {
     interrupt(&[], "-- Sidestep on the three routers");
     interrupt(&[], "-- The path of one packet");
     interrupt(&["sfc"], "sidestep run");
+    interrupt(&["lan"], "A virtual machine moves");
     interrupt(&["frr"], "sidestep run");
 }
 

@@ -229,14 +229,14 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     );
     check_refused(
         &star,
-        &["--mode", "xdp", "eth0.100"],
+        &["--mode", "xdp-always", "eth0.100"],
         "the driver has no native XDP",
     );
 
     // With XDP on the lower device and no port above, everything is punted.
     let frames = frames(&star, &one, &two, mac_of(&star, "eth0.100"));
     let linux = across(&star, "a", "b", &frames);
-    for mode in ["xdp", "tc"] {
+    for mode in ["xdp-always", "tc"] {
         let _daemon = star.run(&["--mode", mode, "eth0"]);
         assert_eq!(across(&star, "a", "b", &frames), linux, "{mode}");
         let vlan = reasons(router)
@@ -254,7 +254,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     );
     from_c = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &from_c);
     let linux = across(&star, "c", "b", std::slice::from_ref(&from_c));
-    let _daemon = star.run(&["--mode", "xdp", "eth2"]);
+    let _daemon = star.run(&["--mode", "xdp-always", "eth2"]);
     assert_eq!(across(&star, "c", "b", &[from_c]), linux);
     assert_eq!(counters(router, "eth2").punted, 1);
 }
@@ -273,7 +273,7 @@ fn auto_chooses_tc_for_a_device_without_xdp() {
     star.ip().all(["link set vx0 up"]);
     check_refused(
         &star,
-        &["--mode", "xdp", "vx0"],
+        &["--mode", "xdp-always", "vx0"],
         "the driver has no native XDP",
     );
     let _daemon = star.run(&["vx0", "eth0"]);
@@ -289,7 +289,7 @@ fn auto_chooses_tc_for_a_device_without_xdp() {
 }
 
 #[test]
-fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
+fn bridges_and_bonds_are_ports_and_members_of_bonds_are_refused() {
     let Some(_turn) = begin() else { return };
     let star = Star::new("livebond");
     let router = star.router();
@@ -316,17 +316,14 @@ fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
     };
     configure(&star, [&one, &two]);
     check_both_ways(&star, [&one, &two], &["br0", "bond0"]);
-    for (member, master) in [("eth0", "br0"), ("eth1", "bond0")] {
-        for mode in ["auto", "xdp", "tc"] {
-            let why = format!(
-                "port {member}: it belongs to {master}, which gets its frames first; attach {master} instead"
-            );
-            check_refused(&star, &["--mode", mode, member], &why);
-        }
+    for mode in ["auto", "xdp-always", "tc"] {
+        let why =
+            "port eth1: it belongs to bond0, which gets its frames first; attach bond0 instead";
+        check_refused(&star, &["--mode", mode, "eth1"], why);
     }
     check_refused(
         &star,
-        &["--mode", "xdp", "br0"],
+        &["--mode", "xdp-always", "br0"],
         "the driver has no native XDP",
     );
 }

@@ -241,12 +241,12 @@ fn faults_of_the_command_line_are_repaired_by_another_start() {
     star.ip().run("link set dev eth2 mtu 1564");
     let stop = "sidestep stop";
     shell(&star, "sidestep run --detach --mode tc eth0 eth1 eth2");
-    let seed = "sidestep stop && sidestep run --detach --mode xdp eth0 eth1 eth2";
+    let seed = "sidestep stop && sidestep run --detach --mode xdp-always eth0 eth1 eth2";
     seed_and_repair(&star, &[], ("xdp_on_veth", seed));
     seed_and_repair(&star, &[], ("no_xdp_transmit", seed));
     let shaped = "tc qdisc add dev eth1 root tbf rate 1gbit burst 100k latency 50ms; sidestep \
         stop && \
-                  sidestep run --detach --mode xdp eth0 eth1 eth2";
+                  sidestep run --detach --mode xdp-always eth0 eth1 eth2";
     seed_and_repair(&star, &[], ("qdisc_bypassed", shaped));
     let small =
         "sidestep stop && sidestep run --detach --mode tc --limit policies=2 eth0 eth1 eth2";
@@ -257,7 +257,7 @@ fn faults_of_the_command_line_are_repaired_by_another_start() {
     let long: &'static str = Box::leak(
         format!(
             "ip -6 route add 2001:db8:d::/64 encap seg6 mode encap segs {} dev eth2; sidestep stop \
-             && sidestep run --detach --mode xdp eth0 eth1 eth2",
+             && sidestep run --detach --mode xdp-always eth0 eth1 eth2",
             segments.join(",")
         )
         .into_boxed_str(),
@@ -372,7 +372,7 @@ fn without_a_daemon_it_checks_the_named_ports_and_the_host() {
         seed_and_repair(&star, &ports, fault);
     }
 
-    let xdp = ["--mode", "xdp", "eth0"];
+    let xdp = ["--mode", "xdp-always", "eth0"];
     assert_eq!(find(&doctor(&star, &xdp), "foreign_xdp"), None);
     let ifindex = star.router().ifindex("eth0").expect("eth0");
     let attached = star.router().run(|| attach_foreign_xdp(ifindex));
@@ -635,7 +635,7 @@ fn repairs_work_outside_the_namespace_of_n() {
         ),
         (
             "xdp_on_veth",
-            "sidestep stop --keep && sidestep run --detach --mode xdp eth0 eth1 eth2",
+            "sidestep stop --keep && sidestep run --detach --mode xdp-always eth0 eth1 eth2",
         ),
     ] {
         shell(&star, seed);

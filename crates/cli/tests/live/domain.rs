@@ -35,7 +35,7 @@ fn sids_are_kept_from_ports_outside_until_a_port_is_named_inside() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = Star::new("livedomain");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

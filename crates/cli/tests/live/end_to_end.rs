@@ -129,21 +129,21 @@ fn ping_and_tcp_cross_three_routers_with_xdp_and_complete_frames() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let chain = chain();
     // As with network cards: checksums complete, segments of MTU size, and no GRO at the receiver.
     chain.offload(&["a", "b"], &["eth0"], Offload::OFF);
     let _napi = ["a", "b"].map(|host| Napi::attach(chain.node(host), "eth0").expect("NAPI"));
-    let daemons = chain.start("xdp", &[]);
+    let daemons = chain.start("xdp-always", &[]);
     for daemon in &daemons {
         assert!(daemon.began.contains("eth0 (xdp)"), "{}", daemon.began);
     }
     let started = Instant::now();
     let judged = cross(&chain);
-    print_duration("xdp", started, judged);
-    check_carried(&chain, "xdp");
+    print_duration("xdp-always", started, judged);
+    check_carried(&chain, "xdp-always");
     for at_host in judged {
         assert!(at_host.right > 1000, "{judged:?}");
         assert_eq!(at_host.left_to_device, 0, "{judged:?}");

@@ -293,14 +293,14 @@ fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep() {
     if !has_programs() {
         return;
     }
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         over_sidestep(mode);
     }
 }
 
 fn over_sidestep(mode: &str) {
     let line = &Line::new("liveexecours");
-    let napi = (mode == "xdp").then(|| line.complete_frames());
+    let napi = (mode == "xdp-always").then(|| line.complete_frames());
     let daemons = ["r1", "r2"]
         .map(|router| Daemon::start(line.node(router), &["--mode", mode, "eth0", "eth1"]));
     cross(line, mode);

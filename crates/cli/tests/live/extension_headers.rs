@@ -54,7 +54,7 @@ fn a_sid_reports_extension_headers_that_it_discards() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("liveicmpext");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);

@@ -115,12 +115,12 @@ fn at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = star();
     let tally = flood::tally(&star, "b");
-    let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1"]);
     let (there, compiled) = (prefixes(&star), status(&star).compilations);
     let destinations = u32::from(WRAPPED + 1) * BLOCK;
     let constant = |block: u8| match block {

@@ -16,6 +16,7 @@ use sidestep_testkit::Napi;
 use crate::support::frames::{ROUTING, destination6, ethernet, ipv6, srh, udp};
 use crate::support::{
     Daemon, ROUTER, Star, begin, constant, eventually, explain, modes, output, printed, report,
+    target_of,
 };
 
 /// `RTPROT_BGP`.
@@ -202,8 +203,8 @@ fn routes_of_fpm_forward_and_stay_across_a_reconnect() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
-        let star = Star::new(&format!("livefpm{mode}"));
+    for mode in modes(&["tc", "xdp-always"]) {
+        let star = Star::new(&format!("livefpm{}", target_of(mode)));
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
         let _daemon = run(&star, mode, "60");
         let mut peer = Peer::connect(&star, ZEBRA);

@@ -101,7 +101,7 @@ fn an_ipv4_packet_without_df_leaves_in_fragments() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("livefrag");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let _daemon = run(&star, mode, &[]);
@@ -154,7 +154,7 @@ fn too_many_packets_are_not_fragmented_but_counted() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("livefragrate");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let limits = ["--fragment-rate", "1", "--fragment-burst", "3"];
@@ -183,7 +183,7 @@ fn the_setting_icmp_answers_packets_without_df() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("livefragicmp");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let _daemon = run(&star, mode, &["--ipv4-too-big", "icmp"]);

@@ -319,7 +319,7 @@ fn packets_leave_a_retired_way_before_its_routes_have_changed() {
     let wanted = std::env::var("SIDESTEP_MANY_ROUTES").ok();
     let count = wanted.map_or(ROUTES, |text| text.parse().expect("a number of routes"));
     let mut failures = Vec::new();
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for (what, objects, change, may_be_lost) in CHANGES {
             let star = Star::new("livefrrswitch");
             let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));

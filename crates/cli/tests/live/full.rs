@@ -223,7 +223,7 @@ fn a_full_table_leaves_the_rest_to_the_kernel_misforwards_nothing_and_recovers()
     };
     for (table, mode) in [
         ("prefixes", "tc"),
-        ("routes", "xdp"),
+        ("routes", "xdp-always"),
         ("adjacencies", "tc"),
         ("policies", "tc"),
     ] {
@@ -236,7 +236,7 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
     let Some(_turn) = begin() else {
         return;
     };
-    for (table, mode) in [("routes", "tc"), ("policies", "xdp")] {
+    for (table, mode) in [("routes", "tc"), ("policies", "xdp-always")] {
         let star = Star::new("livenearly");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

@@ -19,7 +19,8 @@ use sidestep_testkit::offload::Offload;
 use crate::support::hosts::{Chain, ROUTERS};
 use crate::support::ip::Ip;
 use crate::support::{
-    Daemon, begin, counters, eventually, modes, printed, reasons, report, sidestep, text_of,
+    Daemon, begin, counters, eventually, modes, printed, reasons, report, sidestep, target_of,
+    text_of,
 };
 
 /// Commands for End on the middle router.
@@ -77,7 +78,7 @@ fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
         .into_iter()
         .chain(ROUTERS.map(|router| (router, &["eth0", "eth1"][..])));
     let linux: Vec<_> = all
-        .filter(|(node, _)| mode == "xdp" && !routers.contains(node))
+        .filter(|(node, _)| mode == "xdp-always" && !routers.contains(node))
         .collect();
     for (node, ports) in &linux {
         chain.offload(&[*node], ports, Offload::OFF);
@@ -91,7 +92,7 @@ fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
     }
     let daemons = routers.iter().map(|router| {
         let daemon = Daemon::start(chain.node(router), &["--mode", mode, "eth0", "eth1"]);
-        let began = format!("eth0 ({mode}");
+        let began = format!("eth0 ({}", target_of(mode));
         assert!(daemon.began.contains(&began), "{}", daemon.began);
         daemon
     });
@@ -164,7 +165,7 @@ fn what_we_sign_linux_lets_through_and_nothing_else() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         we_sign(mode);
     }
 }
@@ -210,7 +211,7 @@ fn what_linux_signs_we_let_through_and_nothing_else() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         linux_signs(mode);
     }
 }
@@ -257,7 +258,7 @@ fn a_sid_that_requires_an_hmac_stops_what_has_none_where_its_port_lets_it_pass()
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         a_sid_requires(mode);
     }
 }
@@ -336,7 +337,7 @@ fn keys_are_changed_under_traffic_without_loss_and_no_secret_is_seen() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         keys_are_changed(mode);
     }
 }

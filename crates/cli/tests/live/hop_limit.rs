@@ -84,7 +84,7 @@ fn a_packet_that_expires_at_a_headend_or_a_sid_is_answered_and_not_forwarded() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("livehops");
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
         let daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);
@@ -165,7 +165,7 @@ fn a_headend_without_an_ipv4_address_answers_from_the_dummy_address() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("livehopsdummy");
         star.ip().all([
             "address del 10.0.1.1/24 dev eth0",

@@ -84,7 +84,7 @@ fn senders_are_told_of_what_linux_drops_in_silence() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("liveicmp");
         star.ip().run("link set eth1 mtu 1400");
         // A veth takes XDP redirects where the other end runs NAPI.
@@ -227,7 +227,7 @@ fn a_sid_answers_pings_and_traceroutes() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("liveicmpping");
         let line = "route add fc0f::2/128 encap seg6local action End.X nh6 fc00:b::2 dev eth0";
         star.ip().run(line);
@@ -327,7 +327,7 @@ fn what_linux_says_it_says_with_sidestep_on_its_ports() {
             .collect()
     };
     let alone = ask("Linux alone");
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let beside = ask(mode);
         for (((what, _), alone), beside) in answered_by_linux().iter().zip(&alone).zip(&beside) {
@@ -576,7 +576,7 @@ fn an_address_that_is_no_sid_does_not_relay() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = star("liveicmplocal");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let (a, b) = (star.socket("a"), star.socket("b"));

@@ -42,7 +42,7 @@ fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss()
     let Some(_turn) = begin() else {
         return;
     };
-    for (mode, version) in [("tc", 1), ("xdp", 999)] {
+    for (mode, version) in [("tc", 1), ("xdp-always", 999)] {
         let star = Star::new("liveversion");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -204,7 +204,7 @@ fn forwarding_survives_a_daemon_that_ip_netns_exec_started() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = Star::new("livenetnsexec");
         let router = star.router();
         let words = ["run", "--detach", "--mode", mode, "eth0", "eth1"];
@@ -213,7 +213,7 @@ fn forwarding_survives_a_daemon_that_ip_netns_exec_started() {
         kill(&report(router, Request::ShowStatus));
         let left = traces(router, &["eth0", "eth1"]);
         // A port in XDP mode has the program at TC, too.
-        let programs = if mode == "xdp" { 4 } else { 2 };
+        let programs = if mode == "xdp-always" { 4 } else { 2 };
         assert_eq!(left.tc.len() + left.xdp.len(), programs, "{mode}: {left:?}");
         assert!(!left.pins.is_empty(), "{mode}");
         let again = in_netns_exec(router, &words);

@@ -15,7 +15,8 @@ use sidestep_testkit::lab::mac_text;
 use crate::support::frames::{ETHERNET, ethernet, to_mac, udp};
 use crate::support::left::{Traces, has_tcx, run_folder, traces};
 use crate::support::{
-    ROUTER, Star, begin, call, counters, eventually, output, printed, report, status_field, text_of,
+    ROUTER, Star, begin, call, counters, eventually, output, printed, report, status_field,
+    target_of, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -92,7 +93,7 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
     let router = star.router();
     let before = traces(router, &everything);
     assert!(before.are_none(), "{before:?}");
-    for mode in ["tc", "xdp"] {
+    for mode in ["tc", "xdp-always"] {
         for way in ["SIGINT", "SIGTERM", "stop"] {
             let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
             check_running(&star, mode, &traces(router, &everything));
@@ -169,7 +170,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
     };
     let star = Star::new("livedetach");
     let router = star.router();
-    for mode in crate::support::modes(&["auto", "xdp"]) {
+    for mode in crate::support::modes(&["auto", "xdp-always"]) {
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let text = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
         assert!(text.starts_with("forwarding on eth0 ("), "{text}");
@@ -255,7 +256,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveagain");
         let router = star.router();
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -305,7 +306,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
                 (counters(router, "eth0").forwarded > forwarded).then_some(())
             });
             let ports: report::Ports = report(router, Request::ShowPorts);
-            assert_eq!(ports[0].target, mode, "{place}");
+            assert_eq!(ports[0].target, target_of(mode), "{place}");
             assert_eq!(ports[0].ifindex, Some(index), "{place}");
             let found = traces(router, &["eth0", "eth1"]);
             let links = found
@@ -313,7 +314,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
                 .iter()
                 .filter(|pin| pin.starts_with(attachment(mode)));
             // A port in XDP mode has the program at TC, too.
-            let expected = if mode == "xdp" { 4 } else { 2 };
+            let expected = if mode == "xdp-always" { 4 } else { 2 };
             assert_eq!(links.count(), expected, "{place}: {found:?}");
         }
     }
@@ -326,7 +327,7 @@ fn a_port_that_is_not_there_any_more_does_not_hinder_the_end() {
     };
     let star = Star::new("livegone");
     let router = star.router();
-    let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1"]);
     star.ip().run("link delete eth0");
     daemon.signal(Signal::SIGTERM);
     let (status, text) = daemon.end();

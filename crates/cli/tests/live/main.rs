@@ -2,6 +2,7 @@
 
 mod addresses;
 mod alt_names;
+mod bridge;
 mod churn;
 mod clients;
 #[path = "../common/mod.rs"]
@@ -15,6 +16,7 @@ mod devices;
 mod doctor;
 mod domain;
 mod end_to_end;
+mod ether;
 mod exec;
 mod exec_traffic;
 mod extension_headers;

@@ -86,7 +86,7 @@ fn for_150_000_routes_the_table_grows_and_no_packet_at_full_rate_is_lost() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = star("livemany");
@@ -94,7 +94,7 @@ fn for_150_000_routes_the_table_grows_and_no_packet_at_full_rate_is_lost() {
     star.ip().all(THROUGH);
     let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
     let tally = flood::tally(&star, "a");
-    let daemon = star.run(&["--mode", "xdp", "eth0", "eth1", "eth2"]);
+    let daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1", "eth2"]);
     let (few, small) = (prefixes(&star), memory::of_maps(daemon.pid()));
     let all: Vec<String> = (0..MANY).map(add).collect();
     let mut ip = star.ip();
@@ -232,7 +232,7 @@ fn routes_of_a_nexthop_object_are_inserted_and_withdrawn_at_the_rate_of_the_kern
         star.ip()
             .run("nexthop add id 3 encap seg6 mode encap segs fc00:bb::e via fc00:b::2 dev eth1");
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+        let daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1"]);
         let few = prefixes(&star);
         let routes = |action: &str| -> Vec<String> {
             let route = |number| format!("route {action} {}:/32 nhid 3", prefix(number));

@@ -104,7 +104,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in ["tc", "xdp-always"] {
         let star = star("liveneigh");
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         with_stack(&star);
@@ -265,7 +265,7 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in ["tc", "xdp-always"] {
         let star = star("livefirst");
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         // The kernel holds a packet until a neighbor replies or fails. It must not fail during the
@@ -386,7 +386,7 @@ fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in ["tc", "xdp-always"] {
         let star = star("liveonlink");
         let router = star.router();
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");

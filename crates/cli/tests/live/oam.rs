@@ -58,7 +58,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveoam");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

@@ -50,7 +50,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveown");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -157,7 +157,7 @@ fn the_kernel_resolves_the_next_hop_of_a_decapsulated_packet() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveownnew");
         // A router solicits from its link-local address (ndisc_solicit, net/ipv6/ndisc.c).
         star.ip().run("address add fe80::1/64 dev eth1 nodad");
@@ -202,7 +202,7 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveownping");
         let (router, host) = (star.router(), star.host("a"));
         host.sysctl("net/ipv6/conf/all/disable_ipv6", "0")
@@ -262,7 +262,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("liveownvlan");
         let router = star.router();
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));

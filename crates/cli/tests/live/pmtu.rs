@@ -72,15 +72,15 @@ fn tcp_finds_its_way_through_a_smaller_link_with_xdp() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let chain = chain("livepmtux", IN_THE_MIDDLE);
     chain.offload(&["a", "b"], &["eth0"], Offload::OFF);
     let _napi = ["a", "b"].map(|host| Napi::attach(chain.node(host), "eth0").expect("NAPI"));
-    let _daemons = chain.start("xdp", &[]);
+    let _daemons = chain.start("xdp-always", &[]);
     let started = Instant::now();
-    print_duration("xdp", started, cross(&chain));
+    print_duration("xdp-always", started, cross(&chain));
     assert!(told_on(&chain) >= 2);
 }
 
@@ -89,7 +89,7 @@ fn frames_of_9000_bytes_are_forwarded_in_xdp() {
     let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(&["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = Star::new("livejumbo");
@@ -106,7 +106,7 @@ fn frames_of_9000_bytes_are_forwarded_in_xdp() {
         "route add 2001:db8:b::/48 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth1",
     ]);
     let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
-    let _daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let _daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1"]);
     let (a, b) = (star.socket("a"), star.socket("b"));
     let address = |text: &str| -> Ipv6Addr { text.parse().expect("an address") };
     let ends =

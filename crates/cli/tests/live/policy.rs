@@ -149,7 +149,7 @@ fn a_policy_shares_flows_out_over_its_valid_lists_and_falls_back_as_it_says() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let bench = Bench::new("livepolicy");
         let line = "route add 2001:db8:e::/48 via fc00:a::2 dev eth0";
         bench.star.ip().run(line);

@@ -76,7 +76,7 @@ fn controllers_change_candidate_paths_in_one_batch() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let bench = Bench::new("livebatch");
         bench
             .star

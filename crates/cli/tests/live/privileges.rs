@@ -15,7 +15,9 @@ use sidestep_control::report;
 
 use crate::common::program;
 use crate::support::left::{run_folder, traces};
-use crate::support::{Daemon, PORTS, ROUTER, Star, begin, eventually, printed, report, text_of};
+use crate::support::{
+    Daemon, PORTS, ROUTER, Star, begin, eventually, printed, report, target_of, text_of,
+};
 
 /// `CAP_NET_ADMIN` 12, `CAP_NET_RAW` 13, `CAP_PERFMON` 38, `CAP_BPF` 39.
 const KEPT: &str = "000000c000003000";
@@ -92,7 +94,7 @@ fn the_daemon_keeps_four_capabilities_in_every_thread_and_does_all_its_work_with
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(&["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp-always"]) {
         let star = Star::new("livecaps");
         let router = star.router();
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
@@ -138,7 +140,10 @@ fn the_daemon_keeps_four_capabilities_in_every_thread_and_does_all_its_work_with
         ]);
         eventually("both ports", || {
             let ports: report::Ports = report(router, Request::ShowPorts);
-            ports.iter().all(|port| port.target == mode).then_some(())
+            ports
+                .iter()
+                .all(|port| port.target == target_of(mode))
+                .then_some(())
         });
         check_credentials(daemon.pid(), "afterwards");
         let (status, _) = {

@@ -16,7 +16,7 @@ fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("liveam");
         let _daemon = served.run(mode);
         for direction in Direction::BOTH {
@@ -47,7 +47,7 @@ fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_way
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for ipv4 in [false, true] {
             let served = Served::new("liveas");
             let _daemon = served.run(mode);
@@ -91,7 +91,7 @@ fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for ipv4 in [false, true] {
             let served = Served::new("livead");
             let _daemon = served.run(mode);
@@ -224,7 +224,7 @@ fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_insi
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for behavior in ["End.AM", "End.AD", "End.AD flows 8"] {
             let (counted, not_learned) = take_over(mode, behavior);
             let mut lost = 0;

@@ -51,7 +51,7 @@ fn a_packet_crosses_two_services_of_one_node_behind_one_segment_list() {
     };
     let (direction, second) = (Direction::Forth, "fc00:5::2");
     let [there, back] = direction.ports();
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for ipv4 in [false, true] {
             let (served, _napi) = two_services("livetwo");
             let _daemon = served

@@ -82,7 +82,7 @@ fn two_senders_at_once_get_each_flow_back_by_its_own_chain() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("livesenders");
         let _daemon = start(&served, mode, "1024");
         let far = served.star.socket("b");
@@ -146,7 +146,7 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("liveevict");
         let _daemon = start(&served, mode, "8");
         let (near, far) = (served.star.socket("a"), served.star.socket("b"));

@@ -42,7 +42,7 @@ fn frames_cross_a_bridge_between_two_ports_as_they_are() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for statically in [false, true] {
             let served = Served::bridging("livewire");
             let _daemon = served.run(mode);
@@ -77,7 +77,7 @@ fn a_service_told_by_its_ethernet_address_is_not_asked_for_it() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("livemac");
         let _daemon = served.run(mode);
         let direction = Direction::Forth;

@@ -37,7 +37,7 @@ fn a_destination_that_nftables_translates_behind_end_am_is_the_last_segment_from
         let payload = [&srh[..], &datagram[40..]].concat();
         frames::ipv6(from6, destination, frames::ROUTING, hop_limit, &payload)
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("livenat");
         rules(
             &served,
@@ -66,7 +66,7 @@ fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() 
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("livepayload");
         // Replace "plai" by "aipl": the checksum is the same, because only the order of its words
         // changes.
@@ -218,7 +218,7 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         for (family, proxy) in [(6, "End.AD"), (4, "End.AD"), (6, "End.AM")] {
             let served = Served::new("livecontrol");
             let _daemon = served.run(mode);

@@ -39,7 +39,7 @@ fn what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let served = Served::new("liveshown");
         let _daemon = served.run(mode);
         for sid in SIDS {

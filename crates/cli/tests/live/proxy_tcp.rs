@@ -285,7 +285,7 @@ fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
         ("vnf", "eth0"),
         ("vnf", "eth1"),
     ];
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         // With offloads on, all ports run TC.
         let proxies = if mode == "tc" {
             &Proxy::ALL[..1]
@@ -330,7 +330,7 @@ fn tcp_crosses_a_machine_behind_taps_with_offloads_off_in_every_target() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let (chain, _machine) = with_machine(false);
         let _napi = without_offloads(&chain, &[("a", "eth0"), ("b", "eth0")]);
         let _daemons = start(&chain, mode, Proxy::Dynamic);

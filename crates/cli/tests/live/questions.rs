@@ -105,13 +105,13 @@ fn route_get_prints_the_route_of_an_address() {
 #[test]
 fn route_get_says_forward_where_tc_sends_the_packets_of_an_xdp_port() {
     let Some(_turn) = begin() else { return };
-    if modes(&["xdp"]).is_empty() {
+    if modes(&["xdp-always"]).is_empty() {
         return;
     }
     let star = star("livegetxdp");
     let router = star.router();
     // The peer of eth1 runs neither XDP nor GRO.
-    let _daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let _daemon = star.run(&["--mode", "xdp-always", "eth0", "eth1"]);
     let own = "route add 2001:db8:77::/64 via fc00:b::2 dev eth1";
     printed(router, &own.split(' ').collect::<Vec<_>>());
     let (from, to) = (star.socket("a"), star.socket("b"));

@@ -7,7 +7,9 @@ use sidestep_testkit::{FrameSocket, Napi};
 
 use crate::support::frames::{IPV4, IPV6, Mac, ROUTING, ethernet, ipv6, srh, udp};
 use crate::support::ip::Ip;
-use crate::support::{ROUTER, Star, begin, counters, eventually, explain, modes, reasons};
+use crate::support::{
+    ROUTER, Star, begin, counters, eventually, explain, modes, reasons, target_of,
+};
 
 /// Time limit for a packet through a router on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -190,8 +192,8 @@ fn a_port_with_a_rule_of_its_own_has_its_own_next_hops() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
-        let bench = Bench::new(&format!("liverules{mode}"));
+    for mode in modes(&["tc", "xdp-always"]) {
+        let bench = Bench::new(&format!("liverules{}", target_of(mode)));
         let all = |lines: &[&str]| bench.star.ip().all(lines.iter().copied());
 
         // Linux alone.

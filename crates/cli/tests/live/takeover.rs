@@ -44,7 +44,7 @@ fn changes_by_commands_outlive_a_crash_without_loss_and_a_stop_forgets_them() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = Star::new("livetakeover");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -202,7 +202,7 @@ fn a_start_that_fails_leaves_changes_pins_and_programs_to_the_next_one() {
     let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(&["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp-always"]) {
         let star = Star::new("livetakefail");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -235,7 +235,11 @@ fn a_start_that_fails_leaves_changes_pins_and_programs_to_the_next_one() {
             "eth0 --detach --metrics 192.0.2.99:9",
         ];
         // After the programs are loaded: a bridge has no native XDP.
-        failing.extend(["br7", "eth0 eth2 br7"].iter().filter(|_| mode == "xdp"));
+        failing.extend(
+            ["br7", "eth0 eth2 br7"]
+                .iter()
+                .filter(|_| mode == "xdp-always"),
+        );
         let (daemon, _) = constant::during(&star, mode, || {
             daemon.signal(Signal::SIGKILL);
             daemon.end();

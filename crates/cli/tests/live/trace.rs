@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sidestep_cli::replay::capture_read::CaptureReader;
 use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
-use crate::support::left::traces;
+use crate::support::left::{pin_folder, traces};
 use crate::support::tracer::Tracer;
 use crate::support::{
-    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, text_of,
+    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, target_of, text_of,
 };
 
-const MODES: [&str; 2] = ["tc", "xdp"];
+const MODES: [&str; 2] = ["tc", "xdp-always"];
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
@@ -67,12 +68,27 @@ fn star(topic: &str) -> Star {
     star
 }
 
-/// Returns the programs on the router's ports: ID and number of maps. A traced program has more
+/// Returns the packet paths of the router's ports: ID and number of maps. A traced program has more
 /// maps than a plain one.
 fn programs(star: &Star) -> Vec<(u32, u32)> {
     let found = traces(star.router(), &["eth0", "eth1"]);
-    let ids = found.xdp.into_iter().chain(found.tc).map(|(_, id)| id);
+    let ids = if found.xdp.is_empty() {
+        found.tc
+    } else {
+        let deferred = ("deferred frames".to_owned(), behind_the_gate(star));
+        found.xdp.into_iter().chain([deferred]).collect()
+    };
+    let ids = ids.into_iter().map(|(_, id)| id);
     ids.map(|id| (id, maps(id))).collect()
+}
+
+/// Returns the ID of the packet path that the gate at TC leads to.
+fn behind_the_gate(star: &Star) -> u32 {
+    let path = pin_folder(star.router()).join("gate-next");
+    let next = MapHandle::from_pinned_path(path).expect("XDP ports have a gate");
+    let id = next.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+    let id = id.expect("read").expect("a program");
+    u32::from_ne_bytes(id.try_into().expect("an ID"))
 }
 
 fn maps(program: u32) -> u32 {
@@ -124,12 +140,15 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
         let mut tracer = Tracer::start(router, &["src", "fc00:a::2"]);
         assert_eq!(
             tracer.began,
-            format!("tracing on eth0 ({mode}), eth1 ({mode}); Ctrl-C ends it\n")
+            format!(
+                "tracing on eth0 ({0}), eth1 ({0}); Ctrl-C ends it\n",
+                target_of(mode)
+            )
         );
         for (number, frame) in frames.iter().enumerate() {
             a.send(frame).expect("send");
             let (title, shown) = tracer.packet();
-            let begin = format!("packet {} by eth0 ({mode}), time ", number + 1);
+            let begin = format!("packet {} by eth0 ({}), time ", number + 1, target_of(mode));
             assert!(title.starts_with(&begin), "{title}");
             assert_eq!(shown, explained(&star, frame), "{mode}");
         }
@@ -204,7 +223,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
                 assert_eq!(packet["bytes"], frames[*number].len());
                 assert_eq!(
                     (&packet["port"], &packet["target"]),
-                    (&"eth0".into(), &mode.into())
+                    (&"eth0".into(), &target_of(mode).into())
                 );
             }
             let (status, rest, end) = tracer.end();

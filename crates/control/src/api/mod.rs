@@ -84,6 +84,8 @@ pub enum Request {
     ShowDomain,
     /// [`crate::report::Policies`].
     ShowPolicies,
+    /// [`crate::report::Ethers`].
+    ShowEthers,
     /// `sidestep policy apply`: the reply is a [`crate::report::PolicyBatch`].
     PolicyBatch {
         /// Changes of candidate paths.
@@ -269,6 +271,8 @@ pub enum Noun {
     Vlan,
     /// An entry of the SR domain.
     Domain,
+    /// An ether device.
+    Ether,
 }
 
 /// Operation on a route, rule, policy or entry.

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use sidestep_datapath::abi::{
     DROP_service_down, DROP_vlan_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
-    SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
-    SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
-    SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
-    SIDESTEP_ROUTE_END_X, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PSP,
-    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_USD,
-    SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action, sidestep_route,
+    SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT2M,
+    SIDESTEP_ROUTE_END_DT2U, SIDESTEP_ROUTE_END_DT4, SIDESTEP_ROUTE_END_DT6,
+    SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V,
+    SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
+    SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PSP,
+    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_SIDESTEP_ONLY,
+    SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action,
+    sidestep_route,
 };
 use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::behavior::proxy::OnDown;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
+use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Family, NextHop, RouteKey};
 use sidestep_model::vlan::{Vids, VlanTableId};
 
@@ -25,6 +28,7 @@ use super::keys::{Via, ViewKey};
 use super::record::record;
 use super::routes::RouteCompiler;
 use super::rules::{self, Source};
+use super::tables::Prefix;
 
 impl RouteCompiler<'_> {
     /// Returns the record of a SID.
@@ -85,15 +89,9 @@ impl RouteCompiler<'_> {
                 },
                 ..record(SIDESTEP_ROUTE_END_T)
             },
-            Behavior::EndDx2 => {
-                let Some(oif) = local.oif else {
-                    return unsupported("End.DX2 without oif");
-                };
-                sidestep_route {
-                    adjacency: self.store.adjacency(oif, Via::Link, None)?,
-                    ..record(SIDESTEP_ROUTE_END_DX2)
-                }
-            }
+            Behavior::EndDx2 => self.ethernet(SIDESTEP_ROUTE_END_DX2, local.oif)?,
+            Behavior::EndDt2u => self.bridged(SIDESTEP_ROUTE_END_DT2U, local)?,
+            Behavior::EndDt2m => self.bridged(SIDESTEP_ROUTE_END_DT2M, local)?,
             Behavior::EndDx2v => {
                 let Some(table) = local.vlantable else {
                     return unsupported("End.DX2V without vlantable");
@@ -155,6 +153,41 @@ impl RouteCompiler<'_> {
         })
     }
 
+    /// Returns the record of End.DT2U or End.DT2M.
+    fn bridged(
+        &mut self,
+        action: sidestep_action,
+        local: &Seg6Local,
+    ) -> Result<sidestep_route, Skip> {
+        if !local.l2dev.is_some_and(|dev| self.node.is_ether(dev)) {
+            return unsupported("its l2dev is no ether device");
+        }
+        self.ethernet(action, local.l2dev)
+    }
+
+    /// Returns the record of a SID that sends frames to a device. Linux would send them out of an
+    /// ether device, and so back into its segment list.
+    fn ethernet(
+        &mut self,
+        action: sidestep_action,
+        dev: Option<IfIndex>,
+    ) -> Result<sidestep_route, Skip> {
+        let Some(dev) = dev else {
+            return unsupported("no device");
+        };
+        let way = self.node.way_into(dev);
+        let flags = if self.node.is_ether(dev) {
+            SIDESTEP_ROUTE_SIDESTEP_ONLY
+        } else {
+            0
+        };
+        Ok(sidestep_route {
+            flags: flags as u8,
+            adjacency: self.store.adjacency(way, Via::Link, None)?,
+            ..record(action)
+        })
+    }
+
     /// Returns the view of a VLAN table. Its prefixes are VLAN IDs in the key format of
     /// `datapath/behavior/end_dx2v.h`.
     fn vlan_view(&mut self, table: VlanTableId) -> Result<ViewId, Skip> {
@@ -174,15 +207,8 @@ impl RouteCompiler<'_> {
     fn fill_vlan_view(&mut self, view: ViewId, table: VlanTableId) -> Result<(), Skip> {
         let node = self.node;
         for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
-            let id = |vid: u16| (vid | SIDESTEP_VLAN_KEY_PRESENT as u16).to_be_bytes();
-            let (ids, length) = match key.vids {
-                Vids::Untagged => ([[0; 2]; 2], 16),
-                Vids::Outer(outer) => ([id(outer), [0; 2]], 16),
-                Vids::OuterInner(outer, inner) => ([id(outer), id(inner)], 32),
-            };
-            let mut address = [0; 16];
-            address[..4].copy_from_slice(ids.as_flattened());
             // Ignore entries whose interface does not exist.
+            let dev = node.way_into(dev);
             if !node.links.contains_key(&dev) {
                 continue;
             }
@@ -191,12 +217,7 @@ impl RouteCompiler<'_> {
                 adjacency,
                 ..record(SIDESTEP_ROUTE_FORWARD)
             })?;
-            let key = FibKey {
-                view,
-                address,
-                length,
-            };
-            self.store.put_prefix(key, Some(route));
+            self.store.insert(view, of_vlans(key.vids), route);
         }
         let miss = self.store.unowned(sidestep_route {
             reason: DROP_vlan_miss as u8,
@@ -258,6 +279,19 @@ impl RouteCompiler<'_> {
         };
         Ok(self.views.view_of(&mut self.store, &chains)?)
     }
+}
+
+/// Returns the prefix of VLAN IDs in a VLAN table (`vlan_key` of `datapath/read/vlan.h`).
+pub(super) fn of_vlans(vids: Vids) -> Prefix {
+    let id = |vid: u16| (vid | SIDESTEP_VLAN_KEY_PRESENT as u16).to_be_bytes();
+    let (ids, length) = match vids {
+        Vids::Untagged => ([[0; 2]; 2], 16),
+        Vids::Outer(outer) => ([id(outer), [0; 2]], 16),
+        Vids::OuterInner(outer, inner) => ([id(outer), id(inner)], 32),
+    };
+    let mut address = [0; 16];
+    address[..4].copy_from_slice(ids.as_flattened());
+    Prefix { address, length }
 }
 
 fn with_hmac(mut out: sidestep_route, local: &Seg6Local) -> sidestep_route {

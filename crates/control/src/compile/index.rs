@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_datapath::{
-    AdjacencyId, CounterId, GroupId, HeaderSetId, Image, PolicyId, RouteId, ViewId,
+    AdjacencyId, CounterId, GroupId, HeaderSetId, Image, PolicyId, RouteId, StationKey, ViewId,
 };
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
-use sidestep_model::node::{IfIndex, Node, TableId};
+use sidestep_model::node::{IfIndex, Mac, Node, TableId};
 use sidestep_model::policy::ListId;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
@@ -160,6 +160,8 @@ pub struct Index {
     pub counters: BTreeMap<Counted, CounterId>,
     /// SIDs of SR proxies in the packet path.
     pub proxies: BTreeMap<RouteKey, ProxyInfo>,
+    /// Port toward the stations of each port of a bridge.
+    pub ways_to_stations: BTreeMap<IfIndex, IfIndex>,
     /// Ports whose rules punt packets of a family, with the reason.
     pub punt_reasons: BTreeMap<(IfIndex, Family), String>,
     /// Routes that are punted, with the reason.
@@ -172,6 +174,21 @@ pub struct Index {
 }
 
 impl Index {
+    /// Returns a station of the table, and the port toward it. `port`: the port of its bridge; none
+    /// if it is gone.
+    pub fn station(
+        &self,
+        (bridge, mac): (IfIndex, Mac),
+        port: Option<IfIndex>,
+    ) -> (StationKey, Option<u32>) {
+        let way = port.and_then(|port| self.ways_to_stations.get(&port));
+        let key = StationKey {
+            bridge: bridge.0,
+            mac: mac.0,
+        };
+        (key, way.map(|way| way.0))
+    }
+
     /// Returns the counter slots of a route: its own, and those of the segment lists of its
     /// policies.
     pub fn counters_of(&self, key: RouteKey) -> impl Iterator<Item = CounterId> {

@@ -13,6 +13,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_GROUP,
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
+use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::policy::{Candidate, ListValidity, Policy, SegmentList, Steering, Validity};
 use sidestep_model::route::{Encap, NextHop, Route};
 
@@ -140,12 +141,18 @@ impl<'a> RouteCompiler<'a> {
             if validity.invalid.is_some() {
                 continue;
             }
-            let hop = onto(route, policy, list, validity);
+            let hop = onto(
+                route,
+                policy,
+                self.encap(route, policy, list),
+                list,
+                validity,
+            );
             let mut record = self.headend(Headend {
                 table: route.key.table,
                 family: route.family(),
                 next_hop: &hop,
-                encap: &policy.encap(list),
+                encap: &self.encap(route, policy, list),
                 alone: validity.alone,
             })?;
             if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
@@ -173,6 +180,20 @@ impl<'a> RouteCompiler<'a> {
                 Ok(heaviest.record)
             }
             spread => spread,
+        }
+    }
+
+    /// Returns the encapsulation that a list applies to the packets of a route, or to the frames of
+    /// an ether device.
+    fn encap(&self, route: &Route, policy: &Policy, list: &SegmentList) -> Seg6Encap {
+        let encap = policy.encap(list);
+        match self.node.ether_of_table(route.key.table) {
+            Some(ether) => Seg6Encap {
+                mode: ether.mode(),
+                tunsrc: ether.tunsrc.or(encap.tunsrc),
+                ..encap
+            },
+            None => encap,
         }
     }
 
@@ -296,13 +317,19 @@ pub(crate) fn shares(candidate: &Candidate, validity: &[ListValidity]) -> Vec<us
     among_valid(&weights, &valid)
 }
 
-/// Returns a segment list as a next hop of a route.
-fn onto(route: &Route, policy: &Policy, list: &SegmentList, validity: &ListValidity) -> NextHop {
+/// Returns a segment list, with its encapsulation, as a next hop of a route.
+fn onto(
+    route: &Route,
+    policy: &Policy,
+    encap: Seg6Encap,
+    list: &SegmentList,
+    validity: &ListValidity,
+) -> NextHop {
     let is_binding = |hop: &NextHop| matches!(hop.encap, Some(Encap::Binding(_)));
     let encap = if route.next_hops.iter().any(is_binding) {
         Encap::Seg6Local(policy.bound(list))
     } else {
-        Encap::Seg6(policy.encap(list))
+        Encap::Seg6(encap)
     };
     NextHop {
         // Linux chooses source address and hop limit by this device.

@@ -4,20 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sidestep_datapath::abi::{
-    DROP_sid_block, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_FRAGMENT,
-    SIDESTEP_PORT_IGNORE_HMAC, SIDESTEP_PORT_LOCAL_SRH, SIDESTEP_PORT_O_FLAG,
-    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
-    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_port, sidestep_route,
+    DROP_sid_block, SIDESTEP_PORT_BRIDGED, SIDESTEP_PORT_ETHER, SIDESTEP_PORT_ETHER_VLANS,
+    SIDESTEP_PORT_ETHER_WIRE, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
+    SIDESTEP_PORT_FRAGMENT, SIDESTEP_PORT_IGNORE_HMAC, SIDESTEP_PORT_ISOLATED,
+    SIDESTEP_PORT_LOCAL_SRH, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
+    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP,
+    SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_STATIONS, sidestep_port,
+    sidestep_route,
 };
-use sidestep_datapath::{FibKey, ViewId};
+use sidestep_datapath::{AdjacencyId, FibKey, RouteId, ViewId};
+use sidestep_model::ether::{self, AttachedFrames};
 use sidestep_model::node::{IfIndex, Link};
 use sidestep_model::route::Family;
 use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use super::builder::ViewBuilder;
+use super::chain::Chain;
+use super::endpoints::of_vlans;
 use super::error::CompileError;
-use super::keys::ViewKey;
+use super::index::{Continuation, ViewInfo};
+use super::keys::{Via, ViewKey};
 use super::record::record;
 use super::resolver::PortChains;
 use super::rules::{Chains, Source};
@@ -62,8 +69,19 @@ impl ViewBuilder<'_> {
             for view in record.views() {
                 self.routes.store.indices.views.acquire(view);
             }
+            self.routes.store.indices.routes.acquire(record.return_l2);
+            let adjacencies = &mut self.routes.store.indices.adjacencies;
+            adjacencies.acquire(record.egress);
             self.routes.store.out.image.ports.insert(port.0, record);
         }
+        let (node, out) = (self.routes.node, &mut self.routes.store.out);
+        out.index.ways_to_stations = node.ways_to_stations(ports);
+        let stations = node.stations.iter();
+        let stations = stations.filter_map(|(key, port)| {
+            let (key, way) = out.index.station(*key, Some(*port));
+            Some((key, way?))
+        });
+        out.image.stations = stations.take(SIDESTEP_STATIONS as usize).collect();
         // Only ports refer to views so far.
         self.routes.views.rooted = self.routes.views.by_chain.values().copied().collect();
         Ok(())
@@ -89,6 +107,53 @@ impl ViewBuilder<'_> {
         Ok(view)
     }
 
+    /// Returns the route of the frames of an ether device, by its port: it leads into the view of
+    /// the device's table, so that a policy can change the route behind it. `segmenter`: the device,
+    /// for frames of other interfaces that need segmentation.
+    fn ether_route(
+        &mut self,
+        port: IfIndex,
+        segmenter: Option<IfIndex>,
+    ) -> Result<RouteId, CompileError> {
+        let chain = Chain::table(Family::V6, ether::table_of(port));
+        let (views, store) = (&mut self.routes.views, &mut self.routes.store);
+        let view = views.view_of(store, &Arc::new(chain.into()))?;
+        let segmenter = segmenter.and_then(|dev| store.adjacency(dev, Via::Link, None).ok());
+        let index = store.unowned(sidestep_route {
+            view6: view,
+            adjacency: segmenter.unwrap_or(AdjacencyId::NONE),
+            ..record(SIDESTEP_ROUTE_NEXT)
+        })?;
+        store.set_continuation(index, Some(Continuation::Next));
+        Ok(index)
+    }
+
+    /// Sets the routes of the attached frames of a port. Other frames stay with the port.
+    fn attach(
+        &mut self,
+        record: &mut sidestep_port,
+        attachments: &[(AttachedFrames, IfIndex, Option<IfIndex>)],
+    ) -> Result<(), CompileError> {
+        let mut prefixes = Vec::new();
+        for (frames, port, device) in attachments {
+            let route = self.ether_route(*port, *device)?;
+            match frames {
+                AttachedFrames::All => {
+                    record.flags |= SIDESTEP_PORT_ETHER;
+                    record.return_l2 = route;
+                    return Ok(());
+                }
+                AttachedFrames::Only(vids) => prefixes.push((of_vlans(*vids), route)),
+            }
+        }
+        let info = ViewInfo::new(Family::V6, []);
+        let store = &mut self.routes.store;
+        let view = store.leading_view(prefixes, info)?;
+        record.flags |= SIDESTEP_PORT_ETHER_VLANS;
+        record.return_l2 = store.lead(SIDESTEP_ROUTE_NEXT, Family::V6, view)?;
+        Ok(())
+    }
+
     fn port(&mut self, port: IfIndex) -> Result<sidestep_port, CompileError> {
         let link = self
             .routes
@@ -106,9 +171,19 @@ impl ViewBuilder<'_> {
             ..Default::default()
         };
         record.flags = self.port_flags(link);
-        if self.routes.node.domain.is_outside(link) {
+        // A frame is no packet of a sender outside the SR domain, until it is decapsulated.
+        if let Some((_, device)) = node.ether_of_port(port) {
+            record.flags |= SIDESTEP_PORT_ETHER;
+            if device.attached.is_some() {
+                record.flags |= SIDESTEP_PORT_ETHER_WIRE;
+            }
+            record.return_l2 = self.ether_route(port, None)?;
+        } else if let attachments @ [_, ..] = &node.attachments_of(link)[..] {
+            self.attach(&mut record, attachments)?;
+        } else if self.routes.node.domain.is_outside(link) {
             record.domain = self.domain()?;
         }
+        self.beside_bridge(&mut record);
         let chains = [
             (
                 Family::V6,
@@ -162,6 +237,28 @@ impl ViewBuilder<'_> {
             }
         }
         Ok(record)
+    }
+
+    /// Lets frames between known stations pass beside the bridge of a port. Without room for its
+    /// adjacency they pass the bridge.
+    fn beside_bridge(&mut self, record: &mut sidestep_port) {
+        let (node, port) = (self.routes.node, IfIndex(record.ifindex));
+        if node.bridge_ports.contains_key(&port) {
+            record.flags |= SIDESTEP_PORT_BRIDGED;
+        }
+        let Some((_, of_bridge)) = node.bridge_port(port) else {
+            return;
+        };
+        if record.flags & SIDESTEP_PORT_ETHER == 0 {
+            let Ok(egress) = self.routes.store.adjacency(port, Via::Link, None) else {
+                return;
+            };
+            record.egress = egress;
+        }
+        if of_bridge.isolated {
+            record.flags |= SIDESTEP_PORT_ISOLATED;
+        }
+        record.bridge = of_bridge.bridge.0;
     }
 
     /// Returns the flags of a port record, without those for rules.

@@ -58,6 +58,7 @@ impl Daemon {
                 )
             }
             Request::PolicyBatch { batch } => json(self.apply_policy_batch(batch)?),
+            Request::ShowEthers => json(self.ethers_report()?),
             Request::ShowPolicies => json(self.policies_report()?),
             Request::ShowRules => {
                 let node = self.mirror.node();

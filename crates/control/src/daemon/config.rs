@@ -14,7 +14,7 @@ use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
 use super::policy_batch::check_binding_sids;
-use super::{Daemon, DaemonError, Devices, ports};
+use super::{Daemon, DaemonError, Devices, ether, ports};
 use crate::api::{self, ConfigText, group_name};
 use crate::report;
 
@@ -110,7 +110,8 @@ pub(crate) fn resolve<'a>(
     file: &File,
 ) -> Result<(Overlay, KnownNames<'a>), DaemonError> {
     ports::check(node, mode, ports)?;
-    let names = KnownNames::new(node, devices, ports);
+    let awaited = ports.iter().map(String::as_str).chain(file.ether_names());
+    let names = KnownNames::new(node, devices, awaited);
     Ok((file.overlay(node, &names)?, names))
 }
 
@@ -130,6 +131,10 @@ impl Daemon {
     /// they are.
     pub(super) fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
         self.monitor.touch();
+        let created = ether::create(&mut self.mirror, self.options.mode, &ports, &own.ethers)?;
+        if !created.is_empty() {
+            self.ethers.notice();
+        }
         let own = std::mem::replace(&mut self.own, own);
         let ports = std::mem::replace(&mut self.options.ports, ports);
         // Tables first, so that an attached program finds them filled.
@@ -137,11 +142,12 @@ impl Daemon {
             self.own = own;
             self.options.ports = ports;
             self.apply_overlay();
+            ether::remove(created);
             return Err(error.to_string());
         }
-        if self.options.ports != ports {
+        if self.options.ports != ports || self.own.ethers != own.ethers {
             self.attach_ports();
-            let former = ports::named(self.mirror.node(), &ports);
+            let former = ports::named(self.mirror.node(), ports.iter().map(String::as_str));
             let names = self.port_names();
             let mut new = names.iter().filter(|name| !former.contains(name));
             let refused = new.find_map(|name| Some((name, self.refused.get(name)?)));
@@ -151,9 +157,11 @@ impl Daemon {
                 self.options.ports = ports;
                 self.problem = self.recompile(None).err().map(|error| error.to_string());
                 self.attach_ports();
+                ether::remove(created);
                 return Err(error);
             }
         }
+        self.remove_ethers(&own);
         self.apply_rates(&own);
         self.track_devices();
         Ok(())
@@ -187,7 +195,7 @@ impl Daemon {
             Some(trial) => (&trial.ports, &trial.own, &trial.devices),
             None => (&self.options.ports, &self.own, &self.devices),
         };
-        let names = KnownNames::new(self.mirror.node(), devices, ports);
+        let names = KnownNames::new(self.mirror.node(), devices, awaited(ports, own));
         self.saved.difference(entries(ports, own, &names))
     }
 
@@ -261,9 +269,14 @@ impl Daemon {
         Ok(difference)
     }
 
+    fn known_names(&self) -> KnownNames<'_> {
+        let awaited = awaited(&self.options.ports, &self.own);
+        KnownNames::new(self.mirror.node(), &self.devices, awaited)
+    }
+
     /// Entries of the running configuration.
     pub(super) fn config_entries(&self) -> Vec<Entry> {
-        let names = KnownNames::new(self.mirror.node(), &self.devices, &self.options.ports);
+        let names = self.known_names();
         let mut all = entries(&self.options.ports, &self.own, &names);
         let at = all.partition_point(|entry| entry.key != "hmac");
         all.splice(at..at, self.start_entries());
@@ -416,7 +429,7 @@ impl Daemon {
         let difference = self
             .replace(config)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        let names = KnownNames::new(self.mirror.node(), &self.devices, &self.options.ports);
+        let names = self.known_names();
         let file = entries(&self.options.ports, &self.own, &names);
         self.saved.rebase(file, &self.own.hmac_keys);
         self.save_changes();
@@ -454,6 +467,12 @@ impl Daemon {
         self.exchange_and_save(ports, self.own.clone())?;
         Ok(Value::Null)
     }
+}
+
+/// Names of interfaces that may not exist yet.
+fn awaited<'a>(ports: &'a [String], own: &'a Overlay) -> impl Iterator<Item = &'a str> {
+    let ports = ports.iter().map(String::as_str);
+    ports.chain(own.ethers.keys().map(String::as_str))
 }
 
 /// Rate limit for packets sent in fragments.

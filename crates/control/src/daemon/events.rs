@@ -3,12 +3,14 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::answers::json;
 use super::fpm::Fpm;
@@ -40,6 +42,13 @@ pub(super) fn signals() -> std::io::Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
     }
     Ok(signalled)
+}
+
+/// Returns a flag that SIGHUP sets.
+pub(super) fn hang_ups() -> std::io::Result<Arc<AtomicBool>> {
+    let hung_up = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, hung_up.clone())?;
+    Ok(hung_up)
 }
 
 /// End of a daemon.
@@ -95,7 +104,7 @@ impl Daemon {
                 self.problem = Some(error.to_string());
                 Changes::default()
             });
-            self.resyncs += u64::from(notified.resynced);
+            self.add_noticed(&mut notified);
             let mut settings = false;
             let now = Instant::now();
             if now >= settings_due {
@@ -113,7 +122,7 @@ impl Daemon {
             let services = self.liveness.poll(self.mirror.node(), now);
             if now >= peers_due {
                 let begun = processor_time()?;
-                notified.links.extend(self.survey_peers());
+                self.survey(&mut notified);
                 let taken = processor_time()?.saturating_sub(begun);
                 peers_due = now + PEERS_PERIOD.max(taken * SETTINGS_SHARE);
             }
@@ -132,6 +141,9 @@ impl Daemon {
             if now >= neighbors_due {
                 neighbors_due = now + neighbors::PERIOD;
                 self.refresh_neighbors(now);
+            }
+            if self.ethers_due().is_some_and(|due| now >= due) {
+                self.follow_ethers(now);
             }
             stop = self.serve_requests(program);
             self.end_trial(program);
@@ -156,6 +168,18 @@ impl Daemon {
         self.end(stop)
     }
 
+    /// Surveys what redirects to peers and frames beside bridges would skip.
+    fn survey(&mut self, notified: &mut Changes) {
+        notified.links.extend(self.survey_peers());
+        notified.other |= self.survey_bridges();
+    }
+
+    /// Counts a resync, and adds what was read while ether devices were created.
+    fn add_noticed(&mut self, notified: &mut Changes) {
+        self.resyncs += u64::from(notified.resynced);
+        notified.other |= self.ethers.take_noticed();
+    }
+
     /// Returns the times at which parts of the daemon have work that no socket announces.
     fn due(&self) -> impl Iterator<Item = Instant> {
         let of_parts = [
@@ -164,6 +188,7 @@ impl Daemon {
             self.mirror.due(),
             self.monitor.due(),
             self.fpm_due(),
+            self.ethers_due(),
         ];
         of_parts.into_iter().flatten()
     }
@@ -177,6 +202,7 @@ impl Daemon {
             self.write_changes(true);
             Ok(End::Kept)
         } else {
+            self.remove_all_ethers();
             let detached = self.kernel.detach_all().map_err(DaemonError::from);
             detached.map(|()| {
                 self.lock.forget();

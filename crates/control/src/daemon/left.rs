@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
 
-use super::DaemonError;
 use super::lock::{self, Lock};
+use super::{DaemonError, ether};
 use crate::api::run_directory;
 
 /// Returns the directory of the pins that a dead daemon left. `pin_root` is the root of the pins;
@@ -24,6 +24,7 @@ pub fn remove_left(pin_root: Option<&Path>) -> Result<bool, DaemonError> {
     let root = root(pin_root);
     let mut lock = Lock::take(&run_directory(), &root)?;
     let removed = Kernel::remove(&root)?;
+    ether::remove_left();
     // Now its end removes the directory.
     lock.forget();
     Ok(removed)

@@ -4,8 +4,10 @@
 //! It has one thread and one event loop; packets never wait for it.
 
 mod answers;
+mod bridges;
 mod changes;
 mod config;
+mod ether;
 mod events;
 mod fpm;
 mod fragment;
@@ -53,7 +55,6 @@ use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::node::{IfIndex, Node};
-use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
 pub use self::changes::TakenOver;
@@ -70,6 +71,7 @@ use crate::trace::{Filter, TracedPacket};
 use changes::{Initial, SavedChanges};
 use config::ConfigState;
 pub(crate) use config::resolve;
+use ether::{Created, EtherDevices};
 use fpm::Fpm;
 use fragment::Fragmenter;
 use icmp::Icmp;
@@ -177,6 +179,9 @@ pub enum DaemonError {
     /// The configuration file is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// An ether device cannot be created.
+    #[error("{0}")]
+    Ether(String),
     /// The node cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -220,6 +225,7 @@ pub struct Daemon {
     icmp: Icmp,
     oam: Oam,
     monitor: Monitor,
+    ethers: EtherDevices,
     fragmenter: Fragmenter,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
@@ -312,10 +318,8 @@ impl Daemon {
             orphans::remove(&options.pin_root, run_root);
         }
         // Before anything is attached, so that an early Ctrl-C leaves nothing behind.
-        let signalled = events::signals()?;
-        let hung_up = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(SIGHUP, hung_up.clone())?;
-        let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
+        let (signalled, hung_up) = (events::signals()?, events::hang_ups()?);
+        let mut mirror = Mirror::open_with_buffer(options.receive_buffer)?;
         let Initial {
             own,
             devices,
@@ -323,8 +327,8 @@ impl Daemon {
             taken_over,
             without,
         } = changes::initial(&mut options, mirror.node(), &directory)?;
-        let metrics = own.metrics.map(listen).transpose()?;
-        let fpm = own.fpm.map(listen_fpm).transpose()?;
+        let created = Created::new(&mut mirror, options.mode, &options.ports, &own.ethers)?;
+        let (metrics, fpm) = listeners(&own)?;
         let path = directory.join("control.sock");
         let server = Server::listen(&path, options.group)
             .map_err(|source| DaemonError::File { path, source })?;
@@ -358,6 +362,7 @@ impl Daemon {
             icmp: Icmp::new(icmp_rate, Instant::now()),
             oam: Oam::default(),
             monitor: Monitor::default(),
+            ethers: EtherDevices::default(),
             fragmenter: Fragmenter::new(fragment_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -397,6 +402,7 @@ impl Daemon {
                 // An end by an error leaves pins and changes.
                 daemon.lock.keep(&daemon.options.pin_root);
                 daemon.save_changes();
+                created.keep();
                 Ok(daemon)
             }
             Err(error) => {
@@ -448,6 +454,9 @@ impl Daemon {
         // The tables of an instance that died change after everything that may fail. Other tables are
         // filled first, so that an attached program finds them filled.
         let adopted = self.origin == Origin::Adopted;
+        if self.survey_bridges() {
+            self.apply_overlay();
+        }
         if adopted {
             self.check_compilation()?;
             self.attach_all()?;
@@ -461,6 +470,7 @@ impl Daemon {
             self.attach_all()?;
         }
         self.detach_others();
+        ether::remove_orphans(self.mirror.node(), &self.own.ethers);
         // After the first compilation, which determines the egresses.
         let peers = Changes {
             links: self.survey_peers(),
@@ -496,11 +506,13 @@ impl Daemon {
     /// notification.
     fn on_change(&mut self, changes: &Changes, settings: bool) {
         self.monitor.touch();
+        self.ethers.touch();
         let is_small = !settings && !changes.other && !changes.is_empty();
         if is_small && self.problem.is_none() && self.apply_incremental(changes) {
             return;
         }
         if changes.other || changes.resynced {
+            self.forget_ethers();
             self.track_devices();
         }
         self.problem = self.recompile(None).err().map(|error| error.to_string());
@@ -566,6 +578,12 @@ impl Daemon {
             )
         })
     }
+}
+
+/// Opens the sockets for metrics and FPM, if they are on.
+fn listeners(own: &Overlay) -> Result<(Option<TcpListener>, Option<Fpm>), DaemonError> {
+    let metrics = own.metrics.map(listen).transpose()?;
+    Ok((metrics, own.fpm.map(listen_fpm).transpose()?))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, DaemonError> {

@@ -11,7 +11,7 @@ use super::Devices;
 /// `int`s. The interface's own index replaces it once it exists.
 const ABSENT: u32 = 1 << 31;
 
-/// The interfaces of the node, those that are gone and still configured, and ports that are waited
+/// The interfaces of the node, those that are gone and still configured, and those that are waited
 /// for.
 pub(crate) struct KnownNames<'a> {
     node: &'a Node,
@@ -19,7 +19,12 @@ pub(crate) struct KnownNames<'a> {
 }
 
 impl<'a> KnownNames<'a> {
-    pub(crate) fn new(node: &'a Node, devices: &Devices, ports: &[String]) -> Self {
+    /// `awaited`: names of ports and ether devices.
+    pub(crate) fn new<'n>(
+        node: &'a Node,
+        devices: &Devices,
+        awaited: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
         let mut known = Self {
             node,
             absent: BTreeMap::new(),
@@ -29,12 +34,12 @@ impl<'a> KnownNames<'a> {
                 known.absent.insert(*index, name.clone());
             }
         }
-        for name in ports {
+        for name in awaited {
             if known.ifindex(name).is_none() {
                 let taken = |index: &IfIndex| known.absent.contains_key(index);
                 let mut free = (ABSENT..).map(IfIndex).filter(|index| !taken(index));
                 let index = free.next().unwrap_or(IfIndex(ABSENT));
-                known.absent.insert(index, name.clone());
+                known.absent.insert(index, name.to_owned());
             }
         }
         known

@@ -121,7 +121,9 @@ impl Neighbors {
 impl Daemon {
     /// Checks which next hops packets used, and requests them from the kernel.
     pub(super) fn refresh_neighbors(&mut self, now: Instant) {
-        let of_lists = self.node().policies.next_hops();
+        self.renew_stations(now);
+        let mut of_lists = self.node().policies.next_hops();
+        of_lists.extend(self.ethers.next_hops());
         let node = self.mirror.node();
         let needs = self
             .compiled

@@ -10,10 +10,11 @@ use sidestep_model::config::{
     Overlay, check_binding, check_policies, check_policy, check_services, effect, read_own_route,
 };
 use sidestep_model::domain::Entry;
+use sidestep_model::ether::{Ether, EtherPath};
 use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::policy::{Policies, is_steering, named};
+use sidestep_model::policy::{is_steering, named};
 use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey};
 use sidestep_model::service::Service;
 
@@ -161,8 +162,10 @@ fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
         .flat_map(|it| it.next_hops.make_mut());
     let of_routes = hops.flat_map(|hop| {
         let local = match &mut hop.encap {
-            Some(Encap::Seg6Local(local)) => [local.oif.as_mut(), local.iif.as_mut()],
-            _ => [None, None],
+            Some(Encap::Seg6Local(local)) => {
+                [local.oif.as_mut(), local.iif.as_mut(), local.l2dev.as_mut()]
+            }
+            _ => [None, None, None],
         };
         hop.dev.iter_mut().chain(local.into_iter().flatten())
     });
@@ -172,7 +175,8 @@ fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
 fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     let mut node = mirrored.clone();
     let (steering, others): (Vec<_>, Vec<_>) = own.routes.values().cloned().partition(is_steering);
-    node.policies = Policies::new(own.all_policies(), steering);
+    node.ethers.clone_from(&own.ethers);
+    node.add_ethers(own.all_policies(), steering);
     node.routes
         .extend(others.into_iter().map(|route| (route.key, route)));
     node.neighbors.extend(
@@ -224,6 +228,7 @@ pub(crate) fn change(
         Noun::Policy => change_policy,
         Noun::Vlan => change_vlan,
         Noun::Domain => change_domain,
+        Noun::Ether => super::ether::change,
     };
     change(own, node, verb, args)
 }
@@ -352,6 +357,10 @@ fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<()
     if let Some(route) = routes.find(|route| named(route).contains(name.as_str())) {
         let words = route::print(route, node, Style::Add);
         return Err(format!("a route leads into policy {name}: {words}"));
+    }
+    let leads = |device: &Ether| device.path == EtherPath::Policy(name.clone());
+    if let Some((device, _)) = own.ethers.iter().find(|(_, device)| leads(device)) {
+        return Err(format!("ether device {device} leads into policy {name}"));
     }
     own.policies.remove(&name);
     Ok(())

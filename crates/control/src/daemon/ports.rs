@@ -32,18 +32,35 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
         }
         _ => {}
     }
-    // A bridge or bond receives the frames of its members first. Members of a VRF stay routed
-    // ports.
-    if let Some(master) = link.master.and_then(|master| node.links.get(&master))
-        && !matches!(master.kind, LinkKind::Vrf { .. })
-    {
-        return Err(format!(
-            "it belongs to {}, which gets its frames first; attach {} instead",
-            master.name, master.name
-        ));
+    // A bond receives the frames of its members first. Members of a VRF stay routed ports. At those of
+    // a bridge, frames of known stations pass beside it.
+    let master = link.master.and_then(|master| node.links.get(&master));
+    match master.map(|master| (&master.kind, &master.name)) {
+        None | Some((LinkKind::Vrf { .. } | LinkKind::Bridge, _)) => choose_alone(link, mode),
+        Some((_, name)) => Err(format!(
+            "it belongs to {name}, which gets its frames first; attach {name} instead"
+        )),
     }
+}
+
+/// Returns the target of an interface by its kind.
+fn choose_alone(link: &Link, mode: Mode) -> Result<(Target, String), String> {
     let why = match (mode, &link.kind) {
-        (Mode::Xdp, _) => return Ok((Target::Xdp, "as requested (--mode xdp)".into())),
+        (Mode::Xdp, kind @ (LinkKind::Veth | LinkKind::Tap)) => {
+            let (kind, sender) = match kind {
+                LinkKind::Veth => ("veth", "peer"),
+                _ => ("tap", "user"),
+            };
+            return Err(format!(
+                "it is a {kind}, whose {sender} may leave checksums and segmentation to the \
+                 receiver; XDP cannot see that, and is slower than TC here; use --mode auto, or \
+                 --mode xdp-always if the {sender} leaves nothing (ethtool -K {} tx off)",
+                sender.to_uppercase()
+            ));
+        }
+        (Mode::Xdp | Mode::XdpAlways, _) => {
+            return Ok((Target::Xdp, format!("as requested (--mode {mode})")));
+        }
         (Mode::Tc, _) => return Ok((Target::Tc, "as requested (--mode tc)".into())),
         (Mode::Auto, LinkKind::Veth) => {
             "veth: its peer may leave checksums and segmentation to the receiver"
@@ -57,6 +74,34 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
         (Mode::Auto, _) => return Ok((Target::Xdp, "frames come complete from the wire".into())),
     };
     Ok((Target::Tc, why.into()))
+}
+
+/// Function that returns the target of an interface with the reason, or why it cannot be a port.
+type Choose = fn(&Node, &Link, Mode) -> Result<(Target, String), String>;
+
+/// Returns the target of an interface that is attached to an ether device.
+pub(super) fn choose_attached(
+    node: &Node,
+    link: &Link,
+    mode: Mode,
+) -> Result<(Target, String), String> {
+    // A frame of a veth may need segmentation, which the device does.
+    let is_veth = matches!(link.kind, LinkKind::Veth | LinkKind::Tap);
+    match mode {
+        Mode::Xdp if is_veth => choose(node, link, Mode::Tc),
+        _ => choose(node, link, mode),
+    }
+}
+
+/// Returns the target of the port of an ether device. Its frames are socket buffers.
+fn choose_for_ether(mode: Mode) -> (Target, String) {
+    match mode {
+        Mode::XdpAlways => (Target::Xdp, format!("as requested (--mode {mode})")),
+        _ => (
+            Target::Tc,
+            "ether device: its frames come from the stack".into(),
+        ),
+    }
 }
 
 /// Checks the names of the ports, and that those that exist can be ports. The others are waited
@@ -93,7 +138,7 @@ pub(super) fn targets(node: &Node, mode: Mode, ports: &[String]) -> BTreeSet<Tar
 
 /// Returns each of these ports once, by the name of its interface, or as given if the interface
 /// does not exist.
-pub(super) fn named(node: &Node, ports: &[String]) -> Vec<String> {
+pub(super) fn named<'a>(node: &Node, ports: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for port in ports {
         let name = node.own_name(port);
@@ -124,18 +169,45 @@ impl Daemon {
     /// Returns the names of the requested ports: those of their interfaces, or as requested for
     /// interfaces that do not exist.
     pub(super) fn port_names(&self) -> Vec<String> {
-        named(self.mirror.node(), &self.options.ports)
+        let requested = self.options.ports.iter().map(String::as_str);
+        let ports = requested.chain(self.attached_names());
+        let mut names = named(self.mirror.node(), ports);
+        names.extend(self.ether_port_names());
+        names
+    }
+
+    /// Names of the interfaces that are attached to ether devices.
+    fn attached_names(&self) -> impl Iterator<Item = &str> {
+        let devices = self.own.ethers.values();
+        devices.filter_map(|device| Some(device.attached.as_ref()?.port.as_str()))
+    }
+
+    /// As [`Self::port_names`], without the ports of ether devices.
+    pub(super) fn requested_names(&self) -> Vec<String> {
+        let ports = self.options.ports.iter().map(String::as_str);
+        named(self.mirror.node(), ports)
     }
 
     /// The requested ports that exist, each with its target.
     fn requested_ports(&self) -> impl Iterator<Item = (&Link, Result<(Target, String), String>)> {
         let node = self.mirror.node();
+        let mode = self.options.mode;
+        let requested = self.options.ports.iter().map(String::as_str);
+        let requested = requested.map(|name| (name, choose as Choose));
+        let attached = self.attached_names();
+        let attached = attached.map(|name| (name, choose_attached as Choose));
+        // A port may have attachments, too.
         let mut seen = BTreeSet::new();
-        self.options.ports.iter().filter_map(move |name| {
+        let ports = requested.chain(attached).filter_map(move |(name, choose)| {
             let link = node.link_by_name(name)?;
             let is_first = seen.insert(link.ifindex);
-            is_first.then(|| (link, choose(node, link, self.options.mode)))
-        })
+            is_first.then(|| (link, choose(node, link, mode)))
+        });
+        let of_ethers = self.ether_port_names().filter_map(move |name| {
+            let link = node.link_by_name(&name)?;
+            Some((link, Ok(choose_for_ether(mode))))
+        });
+        ports.chain(of_ethers)
     }
 
     /// Attaches missing ports. Detaches ports whose interface is gone, was renamed, or can no
@@ -210,7 +282,13 @@ impl Daemon {
         chosen: Target,
         why: String,
     ) -> Result<(Target, String), String> {
-        let error = match self.kernel.attach(ifindex, chosen) {
+        let is_own = self.node().ether_of_port(IfIndex(ifindex)).is_some();
+        let attached = if is_own && chosen == Target::Tc {
+            self.kernel.attach_alone(ifindex)
+        } else {
+            self.kernel.attach(ifindex, chosen)
+        };
+        let error = match attached {
             Ok(()) => return Ok((chosen, why)),
             Err(error) => error,
         };

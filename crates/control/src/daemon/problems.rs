@@ -42,7 +42,7 @@ impl Daemon {
             target: self.attached.get(name).map(|port| port.target),
             refused: self.refused.get(name).cloned(),
         };
-        let ports: Vec<_> = self.port_names().iter().map(port).collect();
+        let ports: Vec<_> = self.requested_names().iter().map(port).collect();
         // Without the survey the other checks still work.
         let survey = facts::survey(node, &ports).unwrap_or_default();
         let full = self.compiled.index.full_tables().into_iter();

@@ -9,13 +9,13 @@ use sidestep_datapath::abi::{
     Reason, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
     SIDESTEP_HEADER_SETS, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_MAX, SIDESTEP_OPTIONS_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
-    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
-    SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
+    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STATIONS,
+    SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{HeaderSetId, VIEWS, learned};
 use sidestep_model::grammar::route;
-use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::{Owner, Route, RouteKey};
 
 use super::metrics::configured;
@@ -75,7 +75,7 @@ impl Daemon {
                 alt_names: link.map_or_else(Vec::new, |link| link.alt_names.clone()),
                 ifindex: link.map(|link| link.ifindex.0),
                 target,
-                why,
+                why: beside_bridge(node, link, why),
                 mac: link.map_or_else(String::new, |link| link.mac.to_string()),
                 mtu: link.map_or(0, |link| link.mtu),
                 up: link.is_some_and(|link| link.up),
@@ -355,6 +355,12 @@ impl Daemon {
                 "the kernel signs and verifies with the others",
             ),
             row(
+                "stations",
+                SIDESTEP_STATIONS,
+                Some(image.stations.len()),
+                "frames of further stations pass their bridge",
+            ),
+            row(
                 "learned headers",
                 SIDESTEP_LEARNED,
                 Some(image.learned.len()),
@@ -387,7 +393,11 @@ pub(super) fn srv6_routes(node: &Node) -> BTreeSet<&RouteKey> {
         .iter()
         .filter(|(_, route)| route.owner == Owner::Sidestep || srv6(route));
     let into_policies = node.policies.routes().iter();
-    shown.chain(into_policies).map(|(key, _)| key).collect()
+    let shown = shown.chain(into_policies).map(|(key, _)| key);
+    // `ether show` has those of ether devices.
+    shown
+        .filter(|key| node.ether_of_table(key.table).is_none())
+        .collect()
 }
 
 /// Returns none if nothing was learned yet.
@@ -482,3 +492,16 @@ const OF_PACKETS: [(&str, u32, &str); 15] = [
         "the rest is not printed",
     ),
 ];
+
+/// Adds to the reason for a port's target what happens to its frames if it belongs to a bridge.
+fn beside_bridge(node: &Node, link: Option<&Link>, why: String) -> String {
+    let Some(port) = link.and_then(|link| node.bridge_ports.get(&link.ifindex)) else {
+        return why;
+    };
+    let bridge = node.links.get(&port.bridge);
+    let bridge = bridge.map_or("its bridge", |bridge| &bridge.name);
+    match &port.obstacle {
+        Some(obstacle) => format!("{why}; its frames pass {bridge}: {obstacle}"),
+        None => format!("{why}; frames between stations that {bridge} knows pass beside it"),
+    }
+}

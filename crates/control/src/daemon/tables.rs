@@ -96,6 +96,9 @@ impl Daemon {
     /// Updates the tables after changes of these routes, neighbors and links only. Returns false,
     /// with nothing changed, if that requires a full compilation.
     pub(super) fn apply_incremental(&mut self, changes: &Changes) -> bool {
+        if !self.apply_stations(&changes.stations) {
+            return false;
+        }
         let mirrored = self.mirror.node();
         let routes = self.overlaid.apply(mirrored, &self.own, changes);
         let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);

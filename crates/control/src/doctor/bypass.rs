@@ -65,8 +65,11 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
 }
 
 fn chain(facts: &Facts<'_>, chain: &Chain) -> Option<Problem> {
-    let on_port = |name: &String| facts.ports.iter().any(|port| port.name == *name);
+    // Frames of a port of a bridge pass the bridge, and so its filters.
+    let on_port = |name: &String| facts.routed().any(|(port, _)| port.name == *name);
     let is_bypassed = match chain.hook {
+        // Frames of bridges pass these hooks as soon as they have rules.
+        _ if chain.family == "bridge" => false,
         "prerouting" | "forward" | "postrouting" => true,
         "ingress" => chain.devices.iter().any(on_port),
         // TC passes the egress hook, XDP does not.
@@ -140,7 +143,8 @@ fn qdiscs(facts: &Facts<'_>) -> Vec<Problem> {
 
 fn filters(facts: &Facts<'_>) -> Vec<Problem> {
     let of = |filter: &sidestep_mirror::survey::Filter| {
-        if filter.egress && !facts.has_xdp() {
+        let is_of_bridge = facts.node.bridge_ports.contains_key(&filter.port);
+        if is_of_bridge || (filter.egress && !facts.has_xdp()) {
             return None;
         }
         let name = &facts.node.links.get(&filter.port)?.name;

@@ -147,6 +147,13 @@ impl<'a> Facts<'a> {
         self.ports.iter().filter_map(link)
     }
 
+    /// The ports that exist and route: those of bridges do not.
+    pub(super) fn routed(&self) -> impl Iterator<Item = (&Port, &Link)> {
+        let of_bridges = &self.node.bridge_ports;
+        self.links()
+            .filter(|(_, link)| !of_bridges.contains_key(&link.ifindex))
+    }
+
     /// Whether any port runs XDP.
     pub(super) fn has_xdp(&self) -> bool {
         self.ports.iter().any(Port::is_xdp)

@@ -5,6 +5,7 @@
 //! facts. [`facts`] collects them. Each family of checks has a file.
 
 mod bypass;
+mod ether;
 pub mod facts;
 mod fpm;
 pub mod offline;
@@ -134,7 +135,7 @@ struct Family {
     check: fn(&Facts<'_>) -> Vec<Problem>,
 }
 
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 8] = [
     sysctls::FAMILY,
     ports::FAMILY,
     bypass::FAMILY,
@@ -142,6 +143,7 @@ const FAMILIES: [Family; 7] = [
     tables::FAMILY,
     system::FAMILY,
     fpm::FAMILY,
+    ether::FAMILY,
 ];
 
 /// Returns all codes, family by family.

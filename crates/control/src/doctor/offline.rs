@@ -77,7 +77,9 @@ impl Plan {
     pub fn examine(&self) -> Result<BTreeSet<Problem>, DaemonError> {
         let mirror = Mirror::open()?;
         let mut devices = Devices::default();
-        let names = KnownNames::new(mirror.node(), &devices, &self.ports);
+        let ports = self.ports.iter().map(String::as_str);
+        let awaited = ports.chain(self.config.ether_names());
+        let names = KnownNames::new(mirror.node(), &devices, awaited);
         let own = self.config.overlay(mirror.node(), &names)?;
         devices.extend(names.into_absent());
         let overlaid = OverlaidNode::new(mirror.node(), &own, &devices, BTreeSet::new());

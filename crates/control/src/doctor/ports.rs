@@ -25,10 +25,10 @@ const NO_CARRIER: Code = Code::error(
     "no_carrier",
     "a port is up and has no carrier: the cable, or the other end of the veth, is down",
 );
-const XDP_ON_VETH: Code = Code::warning(
+const XDP_ON_VETH: Code = Code::note(
     "xdp_on_veth",
-    "a veth or tap port runs XDP: its peer leaves checksums and segmentation to the receiver, and \
-     TCP hangs",
+    "a veth or tap port runs XDP, as `--mode xdp-always` asks: its senders must complete checksums \
+     and segmentation",
 );
 const NO_XDP_TRANSMIT: Code = Code::note(
     "no_xdp_transmit",
@@ -103,9 +103,11 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     for (port, link) in facts.links() {
         found.extend(attachment(facts, port, link));
         found.extend(state(facts, link));
-        found.extend(without_ipv6(link));
         found.extend(xdp_on_veth(facts, port, link));
         found.extend(big_tcp(facts, link));
+    }
+    for (_, link) in facts.routed() {
+        found.extend(without_ipv6(link));
         found.extend(without_address(facts, link));
     }
     if facts.has_xdp() {
@@ -248,11 +250,11 @@ fn xdp_on_veth(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
     port.is_xdp().then(|| {
         XDP_ON_VETH.problem(
             format!(
-                "port {} runs XDP on a {kind}: TCP hangs if the other end leaves checksums and \
-                 segmentation to the receiver",
+                "port {} runs XDP on a {kind}, as --mode xdp-always asks: its senders must complete \
+                 checksums and segmentation",
                 port.name
             ),
-            facts.restart("--mode tc"),
+            facts.restart("--mode auto"),
         )
     })
 }
@@ -283,6 +285,10 @@ fn mtu(facts: &Facts<'_>) -> Vec<Problem> {
             continue;
         };
         let frame = u32::from(record.kind) == SIDESTEP_POLICY_ENCAPS_L2;
+        if frame && facts.node.is_of_ether(&policy.encap) {
+            // Its MTU takes the encapsulation into account.
+            continue;
+        }
         let ethernet = if frame { Ethernet::LENGTH as u32 } else { 0 };
         let bytes = u32::from(record.length) + ethernet;
         let entry = added.entry(egress.ifindex).or_insert((0, &policy.encap));

@@ -49,12 +49,12 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
     found.extend(forwarding6(facts));
     found.extend(
         facts
-            .links()
+            .routed()
             .filter_map(|(_, link)| forwarding4(facts, link)),
     );
-    found.extend(facts.links().filter_map(|(_, link)| disabled(link)));
+    found.extend(facts.routed().filter_map(|(_, link)| disabled(link)));
     if facts.node.settings.require_seg6_enabled && !facts.sids.is_empty() {
-        found.extend(facts.links().filter_map(|(_, link)| seg6(link)));
+        found.extend(facts.routed().filter_map(|(_, link)| seg6(link)));
     }
     let decapsulates = |local: &Seg6Local| {
         matches!(
@@ -63,7 +63,7 @@ fn check(facts: &Facts<'_>) -> Vec<Problem> {
         )
     };
     if facts.sids.iter().any(|(_, local)| decapsulates(local)) {
-        found.extend(facts.links().filter_map(|(_, link)| rp_filter(link)));
+        found.extend(facts.routed().filter_map(|(_, link)| rp_filter(link)));
     }
     found.extend(vrf_strict_mode(facts));
     found
@@ -76,7 +76,7 @@ fn has_ipv6(link: &Link) -> bool {
 
 fn forwarding6(facts: &Facts<'_>) -> Option<Problem> {
     let off: Vec<_> = facts
-        .links()
+        .routed()
         .filter(|(_, link)| !link.forwarding6 && has_ipv6(link))
         .map(|(port, _)| port.name.as_str())
         .collect();

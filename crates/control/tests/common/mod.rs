@@ -207,6 +207,9 @@ fn with_ingress_1(image: &Image, ingress: u32) -> Image {
     for adjacency in image.adjacencies.values_mut() {
         adjacency.ifindex = swapped(adjacency.ifindex, ingress);
     }
+    for port in image.stations.values_mut() {
+        *port = swapped(*port, ingress);
+    }
     // Views by port: their prefixes are interface indices.
     let cross_connects = [
         SIDESTEP_ROUTE_END_X,

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use sidestep_fib::Prefix;
 
 use super::maps::{Mapped, Record, differ_in_first_word_only};
+use super::stations;
 use super::unused::Retired;
 use super::{Kernel, KernelError, Table};
 use crate::abi::{
-    AdjacencyId, RouteId, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_PORTS, TableIndex, ViewId,
-    sidestep_adjacency,
+    AdjacencyId, RouteId, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_STATIONS,
+    TableIndex, ViewId, sidestep_adjacency,
 };
 use crate::delta::{Changes, Delta};
 use crate::image::{FibKey, Image, Limits, record_tables};
@@ -75,9 +76,14 @@ impl Kernel {
             self.undo(delta, &views, to)?;
             return Err(error);
         }
+        if let Err(error) = stations::change(self.maps.handle(Table::Stations), &delta.stations) {
+            self.undo(delta, &views, to)?;
+            return Err(error);
+        }
         self.write_ports(delta, &mut applied);
         if let Err(error) = self.delete_prefixes(&views, to, &mut applied) {
             self.undo_ports(delta);
+            stations::undo(self.maps.handle(Table::Stations), &delta.stations);
             self.undo(delta, &views, to)?;
             return Err(error);
         }
@@ -456,6 +462,7 @@ fn check_limits(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelE
         })
     };
     fits(Table::Fib, limits.fib, to.fib.len() as u32)?;
+    fits(Table::Stations, SIDESTEP_STATIONS, to.stations.len() as u32)?;
     macro_rules! check_table {
         ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
             $(

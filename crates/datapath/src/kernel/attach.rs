@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE};
 
+use super::gate::GATE_PROGRAM;
 use super::load::HOOKS;
 use super::log::captured;
 use super::pins::{Folder, Kind, attachment_name, parse_attachment};
 use super::{Descriptor, Kernel, KernelError, Target, sys};
 
-/// Name of the TC program, which identifies the programs of other instances.
-const TC_PROGRAM: &str = "sidestep_tc";
+/// Names of the TC programs, which identify those of other instances.
+const TC_PROGRAMS: [&str; 2] = ["sidestep_tc", GATE_PROGRAM];
 
 /// Attachment to one hook of a port.
 #[derive(Debug)]
@@ -56,6 +57,20 @@ impl Kernel {
         Ok(())
     }
 
+    /// Attaches the packet path at TC to an interface that no other program uses, by a filter. PERF: a
+    /// tcx link waits for a grace period, 12 ms for each interface.
+    ///
+    /// # Errors
+    /// As for [`Kernel::attach`].
+    pub fn attach_alone(&mut self, ifindex: u32) -> Result<(), KernelError> {
+        let hook = Target::Tc;
+        if self.update(ifindex, hook)? {
+            return Ok(());
+        }
+        let attachment = self.attach_filter(ifindex, hook)?;
+        self.keep(ifindex, hook, attachment)
+    }
+
     fn attach_hook(&mut self, ifindex: u32, hook: Target) -> Result<(), KernelError> {
         if self.update(ifindex, hook)? {
             return Ok(());
@@ -65,11 +80,21 @@ impl Kernel {
             Target::Xdp => self.attach_xdp(ifindex)?,
             Target::Tc | Target::BehindXdp => self.attach_tc(ifindex, hook)?,
         };
+        self.keep(ifindex, hook, attachment)
+    }
+
+    /// Pins a new attachment.
+    fn keep(
+        &mut self,
+        ifindex: u32,
+        hook: Target,
+        attachment: Attachment,
+    ) -> Result<(), KernelError> {
         let name = attachment_name(attachment.kind(), hook, ifindex);
         let pinned = match &attachment.link {
             Some(link) => self.folder.pin(&name, link.as_fd()),
             None => self
-                .program(hook)
+                .attachable(hook)
                 .and_then(|program| self.folder.pin(&name, program)),
         };
         // An unpinned link would disappear with this process: the caller detaches it.
@@ -123,7 +148,7 @@ impl Kernel {
         let Some(Attachment { link }) = self.attached.get(&(ifindex, hook)) else {
             return Ok(false);
         };
-        let program = self.program(hook)?;
+        let program = self.attachable(hook)?;
         let updated = match link {
             Some(link) if !alive(link.as_fd(), ifindex) => return Ok(false),
             Some(link) => sys::link_update(link.as_fd(), program),
@@ -158,11 +183,11 @@ impl Kernel {
         // Kernels without tcx reject the query. Such a kernel has no tcx program either.
         for id in sys::tcx_programs(ifindex, BPF_TCX_INGRESS).unwrap_or_default() {
             let name = name(id);
-            if name == TC_PROGRAM {
+            if TC_PROGRAMS.contains(&name.as_str()) {
                 return Err(KernelError::ForeignTc { ifindex, id, name });
             }
         }
-        match sys::link_create(self.program(hook)?, ifindex, BPF_TCX_INGRESS, 0) {
+        match sys::link_create(self.attachable(hook)?, ifindex, BPF_TCX_INGRESS, 0) {
             Ok(link) => Ok(Attachment { link: Some(link) }),
             // Before 6.6 the attach type is unknown: EINVAL.
             Err(source) if source.raw_os_error() == Some(libc::EINVAL) => {
@@ -178,7 +203,7 @@ impl Kernel {
         ifindex: u32,
         hook: Target,
     ) -> Result<Attachment, KernelError> {
-        filter_attach(self.program(hook)?, ifindex)
+        filter_attach(self.attachable(hook)?, ifindex)
             .map_err(|source| error("attach", ifindex, hook, source))?;
         Ok(Attachment { link: None })
     }

@@ -30,6 +30,7 @@ const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o.gz"));
 const XDP_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp_traced.bpf.o.gz"));
 const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf.o.gz"));
 const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o.gz"));
+const GATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bpf.o.gz"));
 const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o.gz"));
 
 /// Map that describes the running kernel to `datapath/env_tc.h`.
@@ -252,6 +253,7 @@ pub(super) fn load(
         maps,
         programs,
         features,
+        gate: OnceLock::new(),
         attached,
         grace_period,
         background: Background::default(),
@@ -288,6 +290,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         maps,
         programs,
         features,
+        gate: OnceLock::new(),
         attached,
         grace_period,
         background: Background::default(),
@@ -445,6 +448,17 @@ pub(super) fn load_hook(
             set_environment(object, features, target)?;
         }
         Ok(())
+    })
+}
+
+/// Loads the gate, on this program array if there is one.
+pub(super) fn load_gate(next: Option<&MapHandle>) -> Result<Object, KernelError> {
+    load_object("the gate", GATE, fib::LINES, |object| {
+        let mut maps = object.maps_mut();
+        match (next, maps.find(|map| map.name() == "gate_next")) {
+            (Some(next), Some(mut map)) => map.reuse_fd(next.as_fd()),
+            _ => Ok(()),
+        }
     })
 }
 

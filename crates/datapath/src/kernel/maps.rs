@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::abi::{
     HeaderSetId, RouteId, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES,
-    SIDESTEP_REPORT_RING, SIDESTEP_RESOLVE_REQUESTS, TableIndex, ViewId, sidestep_adjacency,
-    sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work, sidestep_learned,
-    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
-    sidestep_resolve_request, sidestep_route, sidestep_route_counters,
+    SIDESTEP_REPORT_RING, SIDESTEP_RESOLVE_REQUESTS, SIDESTEP_STATIONS, TableIndex, ViewId,
+    sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work,
+    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
+    sidestep_resolve_request, sidestep_route, sidestep_route_counters, sidestep_station,
+    sidestep_station_key,
 };
 use libbpf_rs::{MapCore, MapHandle, MapType};
 
@@ -22,6 +23,7 @@ use sidestep_fib::{Fib, Memory as _};
 use super::KernelError;
 use super::fib;
 use super::mapping::Mapping;
+use super::stations;
 use crate::image::{FibKey, Image, Limits};
 use crate::learned;
 
@@ -68,11 +70,13 @@ pub enum Table {
     HmacKeys,
     /// Working memory and cache of the HMAC code.
     HmacWork,
+    /// Stations of bridges.
+    Stations,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -89,6 +93,7 @@ impl Table {
         Self::ReportRates,
         Self::HmacKeys,
         Self::HmacWork,
+        Self::Stations,
     ];
 
     /// Name of the map.
@@ -110,6 +115,7 @@ impl Table {
             Self::ReportRates => "report_rates",
             Self::HmacKeys => "hmac_keys",
             Self::HmacWork => "hmac_work",
+            Self::Stations => "stations",
         }
     }
 
@@ -144,6 +150,7 @@ impl Table {
             // The size in bytes.
             Self::Reports => SIDESTEP_REPORT_RING,
             Self::HmacKeys => SIDESTEP_HMAC_KEYS + 1,
+            Self::Stations => SIDESTEP_STATIONS,
         }
     }
 
@@ -183,6 +190,11 @@ impl Table {
             Self::ReportRates => (MapType::Array, 4, size_of::<sidestep_report_rate>()),
             Self::HmacKeys => (MapType::Array, 4, size_of::<sidestep_hmac_key>()),
             Self::HmacWork => (MapType::PercpuArray, 4, size_of::<sidestep_hmac_work>()),
+            Self::Stations => (
+                MapType::Hash,
+                size_of::<sidestep_station_key>(),
+                size_of::<sidestep_station>(),
+            ),
         }
     }
 
@@ -311,6 +323,9 @@ impl Maps {
         let proxies = proxies.take_while(|(index, _)| index.0 <= SIDESTEP_LEARNED);
         let untaught = proxies.map(|(index, it)| (index, without_learned(&it)));
         image.learned.extend(untaught);
+        image
+            .stations
+            .extend(stations::read(self.handle(Table::Stations)));
         for view in self.fib.views() {
             let prefixes = self.fib.prefixes(view);
             image.fib.extend(prefixes.map(|(prefix, route)| {

@@ -15,6 +15,7 @@ mod counters;
 mod error;
 mod features;
 mod fib;
+mod gate;
 mod grace;
 mod load;
 mod log;
@@ -26,6 +27,7 @@ mod program_time;
 mod report;
 #[cfg(test)]
 mod scratch;
+mod stations;
 mod suspend;
 mod sys;
 mod test_run;
@@ -35,6 +37,7 @@ mod unused;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::abi::{AdjacencyId, HeaderSetId, ViewId, sidestep_adjacency, sidestep_learned};
 
@@ -125,6 +128,7 @@ pub struct Kernel {
     maps: Maps,
     programs: Programs,
     features: Features,
+    gate: OnceLock<gate::Gate>,
     attached: BTreeMap<(u32, Target), Attachment>,
     grace_period: GracePeriod,
     /// Grace periods that another thread waits for.
@@ -326,7 +330,7 @@ impl Kernel {
             .collect()
     }
 
-    /// Returns the program to attach for a target, with trace code while a trace runs. The first call
+    /// Returns the packet path for a hook, with trace code while a trace runs. The first call
     /// for a hook loads it.
     fn program(&self, target: Target) -> Result<BorrowedFd<'_>, KernelError> {
         match &self.tracer {

@@ -5,6 +5,7 @@
 //!     instance                    array map: ABI version, process id of the owner; pinned last
 //!     map-ports map-routes ...    tables
 //!     program-xdp program-tc ...  programs of the hooks that are in use
+//!     gate-next                   program array: the packet path of frames that XDP defers
 //!     link-xdp-3 link-tc-4        attachments: hook and interface index
 //!     link-behind_xdp-3           TC on a port with XDP, for the frames that XDP defers
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
@@ -31,6 +32,9 @@ use super::{Descriptor, KernelError, Table, Target, bpffs, sys};
 /// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id
 /// (host order).
 const INSTANCE_LENGTH: usize = 64;
+
+/// Pin of the program array behind the gate. Attached gates need it, whatever the version.
+pub(super) const GATE_NEXT: &str = "gate-next";
 
 /// A process that holds the lock for this long is alive.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -196,7 +200,12 @@ impl Folder {
 
     /// Opens a pinned table without checking its shape.
     pub(super) fn open_table(&self, table: Table) -> Result<MapHandle, KernelError> {
-        let path = self.path.join(table_name(table));
+        self.open_map(&table_name(table))
+    }
+
+    /// Opens the map pinned under this name.
+    pub(super) fn open_map(&self, name: &str) -> Result<MapHandle, KernelError> {
+        let path = self.path.join(name);
         MapHandle::from_pinned_path(&path)
             .map_err(|source| pin_error("open", &path, io::Error::other(source)))
     }
@@ -235,12 +244,12 @@ impl Folder {
         Ok(names)
     }
 
-    /// Removes everything but attachments, beginning with `instance`: a folder without it counts as
-    /// empty.
+    /// Removes everything but attachments and what they need. `instance` goes first: a folder
+    /// without it counts as empty.
     pub(super) fn clear(&self) -> Result<(), KernelError> {
         self.unpin("instance")?;
         for name in self.names()? {
-            if parse_attachment(&name).is_none() {
+            if parse_attachment(&name).is_none() && name != GATE_NEXT {
                 self.unpin(&name)?;
             }
         }
@@ -249,6 +258,7 @@ impl Folder {
 
     /// Removes the folder, and the one above it if no other namespace has pins there.
     pub(super) fn remove(self) -> Result<(), KernelError> {
+        self.unpin(GATE_NEXT)?;
         fs::remove_dir(&self.path).map_err(|source| pin_error("remove", &self.path, source))?;
         if let Some(root) = self.path.parent() {
             // Not empty: another namespace's.

@@ -5,10 +5,10 @@
 //! the route of the frame's own destination, and what must have been decided about it.
 
 use sidestep_datapath::abi::{
-    SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_END, SIDESTEP_ROUTE_GROUP,
-    SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PUNT,
-    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_ROUTE_SOURCE,
-    sidestep_route,
+    SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_PORT_BRIDGED, SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_END,
+    SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_NEXT_CSID,
+    SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_SIDESTEP_ONLY,
+    SIDESTEP_ROUTE_SOURCE, sidestep_route,
 };
 use sidestep_datapath::{Image, PolicyId, RouteId, ViewId};
 use sidestep_wire::field::{ipv4, ipv6};
@@ -34,7 +34,10 @@ impl Arrived {
     fn read(image: &Image, ifindex: u32, frame: &[u8]) -> Option<Self> {
         let port = image.ports.get(&ifindex)?;
         let serves = [port.return6, port.return4, port.return_l2];
-        if serves.iter().any(|route| route.is_some()) || frame.get(..6)? != port.mac {
+        // The bridge of a port gets its packets.
+        let is_bridged = port.flags & SIDESTEP_PORT_BRIDGED != 0;
+        let has_route = serves.iter().any(|route| route.is_some());
+        if is_bridged || has_route || frame.get(..6)? != port.mac {
             return None;
         }
         let packet = &frame[Ethernet::LENGTH.min(frame.len())..];

@@ -19,8 +19,8 @@ use sidestep_datapath::abi::{
     SIDESTEP_COPY_BYTES, SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_POLICY_ENCAPS,
     SIDESTEP_REPORT_BYTES, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_TRACE_BEHAVIOR,
     SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LEARN,
-    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PORT_HOP,
+    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
 use sidestep_datapath::{
     AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Oversized, PolicyId, Report, RouteId,
@@ -196,6 +196,9 @@ impl Bench {
             Verdict::Forward { ifindex } => {
                 self.forwarded += 1;
                 self.sent(arrived, result, ifindex)?;
+                if is_segmented_later(result) {
+                    return check(result.frame == arrived, "modified before its segmentation");
+                }
                 is_authentic(&self.image, &result.trace)?;
                 as_decided(expected, result)
             }
@@ -268,6 +271,14 @@ impl Bench {
             // A frame of the customer may contain anything.
             return Ok(());
         }
+        // A frame that was not parsed: between stations of a bridge, or to an ether device.
+        let port = self.image.ports.get(&egress);
+        if is_segmented_later(result) && port.is_some_and(|port| port.bridge != 0) {
+            return check(frame == arrived, "changed beside the bridge");
+        }
+        if is_segmented_later(result) {
+            return check(self.segment_size != 0, "sent for segmentation without need");
+        }
         is_packet(frame)?;
         let outer = &frame[14..];
         check(hop_limit(outer) != 0, "hop limit 0")?;
@@ -282,6 +293,12 @@ impl Bench {
             "hop limit 0 inside",
         )
     }
+}
+
+/// Whether the frame of an attached interface goes to its ether device, which segments it.
+fn is_segmented_later(result: &Outcome) -> bool {
+    let kinds: Vec<_> = result.trace.iter().map(|step| step.kind).collect();
+    kinds == [SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_FORWARD]
 }
 
 /// Hop limit or TTL of the packet that begins here.

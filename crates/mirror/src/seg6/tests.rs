@@ -269,6 +269,16 @@ fn the_source_and_table_of_newer_kernels_are_kept() {
 }
 
 #[test]
+fn the_proposed_end_dt2u_of_linux_has_the_device_of_its_bridge() {
+    let expected = Encap::Seg6Local(Seg6Local {
+        l2dev: Some(IfIndex(7)),
+        ..local(Behavior::EndDt2u)
+    });
+    let hex = "0800010011000000 08000c0007000000";
+    assert_eq!(decode(SEG6_LOCAL, &bytes(hex)), expected);
+}
+
+#[test]
 fn attributes_beyond_the_model_are_reported_as_unsupported() {
     let srh_with = |flags_and_tag: &str| {
         format!("20000100 01000000 00020400 00{flags_and_tag} fc010000000000000000000000000001")

@@ -184,10 +184,10 @@ pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> 
     }
 }
 
-/// Waits up to ten seconds until the node equals a freshly read one, because the kernel completes
-/// some commands later.
+/// Waits up to a minute until the node equals a freshly read one: the kernel completes some commands
+/// later, and a busy machine has many notifications in the queue.
 pub fn assert_current(mirror: &mut Mirror, when: &str) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         mirror.process().expect("process");
         mirror.poll_sysctls().expect("poll");

@@ -15,6 +15,8 @@ pub enum Attribute {
     Iif,
     /// `oif DEV`.
     Oif,
+    /// `l2dev DEV`.
+    L2dev,
     /// `vlantable TABLE`.
     Vlantable,
     /// `srh segs A,B,…`.
@@ -45,7 +47,7 @@ pub enum Attribute {
 
 impl Attribute {
     /// All values in the order in which iproute2 prints them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Chain,
         Self::Srh,
         Self::Src,
@@ -55,6 +57,7 @@ impl Attribute {
         Self::Nh6,
         Self::Iif,
         Self::Oif,
+        Self::L2dev,
         Self::Nheth,
         Self::Vlantable,
         Self::Inner,
@@ -86,6 +89,7 @@ impl Attribute {
             Self::Nh6 => "nh6 IPV6",
             Self::Iif => "iif DEV",
             Self::Oif => "oif DEV",
+            Self::L2dev => "l2dev DEV",
             Self::Vlantable => "vlantable TABLE",
             Self::Srh => "srh segs SEGMENTS",
             Self::Flavors => "flavors FLAVORS",

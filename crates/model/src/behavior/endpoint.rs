@@ -248,6 +248,34 @@ pub const BEHAVIORS: &[Descriptor] = &[
         summary: "decapsulate an Ethernet frame, send it out of the interface of its VLANs",
     },
     Descriptor {
+        behavior: Behavior::EndDt2u,
+        name: "End.DT2U",
+        aliases: &[],
+        kernel_action: None,
+        required: &[Attribute::L2dev],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ethernet,
+        source: "RFC 8986 4.11",
+        summary: "decapsulate an Ethernet frame, let the bridge of this ether device look it up",
+    },
+    Descriptor {
+        behavior: Behavior::EndDt2m,
+        name: "End.DT2M",
+        aliases: &[],
+        kernel_action: None,
+        required: &[Attribute::L2dev],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ethernet,
+        source: "RFC 8986 4.12",
+        summary: "decapsulate an Ethernet frame, let the bridge of this ether device flood it",
+    },
+    Descriptor {
         behavior: Behavior::EndB6,
         name: "End.B6",
         aliases: &["End.B6.Insert"],
@@ -424,12 +452,14 @@ mod tests {
             | Behavior::EndDt46
             | Behavior::EndDx2
             | Behavior::EndDx2v
+            | Behavior::EndDt2u
+            | Behavior::EndDt2m
             | Behavior::EndB6
             | Behavior::EndB6Encaps
             | Behavior::EndB6EncapsRed
             | Behavior::EndAs
             | Behavior::EndAd
-            | Behavior::EndAm => 16,
+            | Behavior::EndAm => 18,
         };
         assert_eq!(BEHAVIORS.len(), known(Behavior::End));
         for row in BEHAVIORS {

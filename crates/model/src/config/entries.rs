@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
-use crate::grammar::{Names, Style, domain, neighbor, policy, route, rule, vlan, vrf};
+use crate::grammar::{Names, Style, domain, ether, neighbor, policy, route, rule, vlan, vrf};
 use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
 
@@ -54,7 +54,7 @@ impl Difference {
 }
 
 /// Keys whose value is a list.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 9] = [
     PORTS,
     "neighbors",
     "routes",
@@ -63,6 +63,7 @@ const LISTS: [&str; 8] = [
     "vrfs",
     "domain",
     "policies",
+    "ethers",
 ];
 /// Keys with one value.
 const SETTINGS: [&str; 21] = [
@@ -130,6 +131,9 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
     }
     for (name, it) in &own.policies {
         add("policies", policy::print(name, it));
+    }
+    for (name, it) in &own.ethers {
+        add("ethers", ether::print(name, it));
     }
     for (key, value) in settings(own) {
         add(key, value);

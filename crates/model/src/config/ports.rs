@@ -9,6 +9,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::{implied, yaml};
+use crate::bridge::BridgePort;
 use crate::error::ConfigError;
 use crate::grammar::rule;
 use crate::node::{IfIndex, Link, LinkKind, Mac, Node};
@@ -40,6 +41,20 @@ struct Attributes {
     /// Default: 64.
     hop_limit: Option<Spanned<u8>>,
     vlan: Option<Vlan>,
+    bridge_port: Option<BridgePortOf>,
+}
+
+/// Port of a bridge, and its stations.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BridgePortOf {
+    bridge: Spanned<String>,
+    /// Default: false.
+    #[serde(default)]
+    isolated: bool,
+    /// Default: none.
+    #[serde(default)]
+    stations: Vec<Spanned<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -151,6 +166,9 @@ impl Ports {
             if let Some(vlan) = &attributes.vlan {
                 vlan.apply(IfIndex(number), attributes.mac.is_some(), &mut node)?;
             }
+            if let Some(port) = &attributes.bridge_port {
+                port.apply(IfIndex(number), &mut node)?;
+            }
             let addresses = attributes.addresses()?;
             implied::add_routes(&mut node, IfIndex(number), &addresses);
         }
@@ -215,9 +233,7 @@ impl Attributes {
             let [_, _, high, low] = ifindex.0.to_be_bytes();
             return Ok(Mac([0x02, 0, 0, 0, high, low]));
         };
-        let expected = "an Ethernet address of one host, such as 02:00:00:00:00:01";
-        let mac = text.value.trim().parse().ok().filter(Mac::is_unicast);
-        mac.ok_or_else(|| yaml::wrong(text, "invalid `mac`", &text.value, expected))
+        mac_of(text, "invalid `mac`")
     }
 
     fn addresses(&self) -> Result<Vec<IpNet>, ConfigError> {
@@ -243,6 +259,43 @@ impl Attributes {
         }
         Ok(addresses)
     }
+}
+
+impl BridgePortOf {
+    fn apply(&self, dev: IfIndex, node: &mut Node) -> Result<(), ConfigError> {
+        let bridge = node
+            .link_by_name(&self.bridge.value)
+            .map(|link| link.ifindex);
+        let bridge = bridge.filter(|bridge| *bridge != dev).ok_or_else(|| {
+            let problem = "no such bridge";
+            yaml::wrong(
+                &self.bridge,
+                problem,
+                &self.bridge.value,
+                "another interface",
+            )
+        })?;
+        let port = BridgePort {
+            bridge,
+            isolated: self.isolated,
+            obstacle: None,
+        };
+        node.bridge_ports.insert(dev, port);
+        for text in &self.stations {
+            let mac = mac_of(text, "invalid station")?;
+            if node.stations.insert((bridge, mac), dev).is_some() {
+                let problem = "duplicate station";
+                return Err(yaml::wrong(text, problem, &text.value, "each station once"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mac_of(text: &Spanned<String>, problem: &str) -> Result<Mac, ConfigError> {
+    let expected = "an Ethernet address of one host, such as 02:00:00:00:00:01";
+    let mac = text.value.trim().parse().ok().filter(Mac::is_unicast);
+    mac.ok_or_else(|| yaml::wrong(text, problem, &text.value, expected))
 }
 
 fn ranged<T>(

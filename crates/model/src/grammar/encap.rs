@@ -228,6 +228,7 @@ fn parse_seg6local<'a>(
             Attribute::Nh6 => local.nh6 = Some(words.address6(name)?),
             Attribute::Iif => local.iif = Some(words.interface(name, ctx.names)?),
             Attribute::Oif => local.oif = Some(words.interface(name, ctx.names)?),
+            Attribute::L2dev => local.l2dev = Some(words.interface(name, ctx.names)?),
             Attribute::Vlantable => {
                 local.vlantable = Some(VlanTableId(words.number(name, 1, u32::MAX)?));
             }
@@ -487,6 +488,7 @@ fn print_seg6local(local: &Seg6Local, names: &dyn Names, style: Style) -> String
             Attribute::Nh6 => local.nh6.map(|address| address.to_string()),
             Attribute::Iif => local.iif.map(|dev| value::interface_text(dev, names)),
             Attribute::Oif => local.oif.map(|dev| value::interface_text(dev, names)),
+            Attribute::L2dev => local.l2dev.map(|dev| value::interface_text(dev, names)),
             Attribute::Vlantable => local.vlantable.map(|table| table.0.to_string()),
             Attribute::Flavors => Some(flavors_text(local.flavors)),
             _ => proxy::value_text(attribute, &local.proxy),

@@ -118,6 +118,13 @@ fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListValidity {
     stands
 }
 
+impl Node {
+    /// Returns the state of a segment list without an HMAC that begins with this segment.
+    pub fn way_to(&self, segment: Ipv6Addr) -> ListValidity {
+        toward(self, segment)
+    }
+}
+
 /// How a list with that first segment stands.
 fn toward(node: &Node, segment: Ipv6Addr) -> ListValidity {
     let mut stands = ListValidity::default();

@@ -58,6 +58,9 @@ pub struct Node {
     /// SR policies, which Linux does not have.
     #[serde(default)]
     pub policies: Vec<String>,
+    /// Ether devices, which Linux does not have.
+    #[serde(default)]
+    pub ethers: Vec<String>,
     /// Entries of the SR domain, which Linux does not have.
     #[serde(default)]
     pub domain: Vec<String>,
@@ -129,6 +132,23 @@ pub struct Port {
     /// Set if the port is a VLAN of another port, which sends and receives its frames with the tag.
     #[serde(default)]
     pub vlan: Option<Vlan>,
+    /// Set if the port belongs to a bridge.
+    #[serde(default)]
+    pub bridge_port: Option<BridgePort>,
+}
+
+/// Port of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BridgePort {
+    /// Name of the bridge.
+    pub bridge: String,
+    /// `bridge link set dev PORT isolated on`
+    #[serde(default)]
+    pub isolated: bool,
+    /// Entries of the FDB.
+    #[serde(default)]
+    pub stations: Vec<String>,
 }
 
 /// VLAN of a port.

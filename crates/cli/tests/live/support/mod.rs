@@ -111,7 +111,9 @@ pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let reports = Mirror::open()
         .expect("the kernel's configuration")
         .reports_xdp_features();
-    let (here, out): (Vec<_>, Vec<_>) = modes.iter().partition(|mode| reports || **mode != "xdp");
+    let (here, out): (Vec<_>, Vec<_>) = modes
+        .iter()
+        .partition(|mode| reports || **mode != "xdp-always");
     if !out.is_empty() {
         skip(&format!(
             "{} only; this kernel does not report whether a veth takes XDP redirects (Linux 6.3)",
@@ -119,6 +121,11 @@ pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
         ));
     }
     here
+}
+
+/// Returns the target of the ports in this mode.
+pub fn target_of(mode: &str) -> &str {
+    mode.strip_suffix("-always").unwrap_or(mode)
 }
 
 fn mount_bpffs() {

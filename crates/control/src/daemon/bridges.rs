@@ -1,0 +1,69 @@
+//! Frames beside bridges: stations that bridges learn, obstacles, and the renewal of stations whose
+//! frames the bridges do not see.
+
+use std::time::{Duration, Instant};
+
+use sidestep_datapath::Delta;
+use sidestep_datapath::abi::SIDESTEP_STATIONS;
+use sidestep_datapath::kernel::FILTER_PRIORITY;
+use sidestep_mirror::bridge::read_obstacles;
+use sidestep_model::node::{IfIndex, Mac};
+
+use super::Daemon;
+
+/// Shortest and longest interval between renewals.
+const RENEWAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Renewals within the time after which a bridge forgets a station.
+const RENEWALS: u32 = 4;
+
+impl Daemon {
+    /// Surveys what frames beside the bridges would skip. Returns true if a port of a bridge
+    /// changed.
+    pub(super) fn survey_bridges(&mut self) -> bool {
+        let obstacles = read_obstacles(self.mirror.node(), FILTER_PRIORITY);
+        self.mirror.set_bridge_obstacles(obstacles)
+    }
+
+    /// Updates the table of stations. Returns false, with nothing changed, if that fails.
+    pub(super) fn apply_stations(&mut self, stations: &[(IfIndex, Mac)]) -> bool {
+        if stations.is_empty() {
+            return true;
+        }
+        let known = &self.mirror.node().stations;
+        let (image, index) = (&mut self.compiled.image, &self.compiled.index);
+        let mut delta = Delta::default();
+        for station in stations {
+            let (key, way) = index.station(*station, known.get(station).copied());
+            // Others pass the bridge while the table is full.
+            let fits = image.stations.contains_key(&key)
+                || image.stations.len() < SIDESTEP_STATIONS as usize;
+            let way = way.filter(|_| fits);
+            delta.stations.set(&mut image.stations, key, way);
+        }
+        let is_published = self.kernel.publish(&delta, image).is_ok();
+        if !is_published {
+            delta.revert(image);
+        }
+        is_published
+    }
+
+    /// Renews the stations that have sent frames beside their bridge, before the bridge forgets
+    /// them.
+    pub(super) fn renew_stations(&mut self, now: Instant) {
+        let Some(ageing) = self.mirror.ageing() else {
+            return;
+        };
+        let (shortest, longest) = RENEWAL;
+        let period = (ageing / RENEWALS).clamp(shortest, longest);
+        // The time may have become shorter since then.
+        if self.ethers.renewed.is_some_and(|then| now < then + period) {
+            return;
+        }
+        self.ethers.renewed = Some(now);
+        // The next renewal tries again.
+        for station in self.kernel.take_used_stations().unwrap_or_default() {
+            let key = (IfIndex(station.bridge), Mac(station.mac));
+            let _ = self.mirror.use_station(key);
+        }
+    }
+}
