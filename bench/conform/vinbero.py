@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Makes Vinbero the router of a conformance run.
+"""Makes Vinbero the router of a conformance run, or of a campaign (campaigns/peers.yaml).
 
 The daemon runs in the namespace. Its SIDs and headends replace the kernel's routes of the same
 prefixes, so that the kernel processes no packet in its place.
@@ -144,6 +144,16 @@ def up():
             print((done.stdout + done.stderr).strip(), file=sys.stderr)
 
 
+def check():
+    """Fails without Vinbero, and with the first route that it lacks."""
+    if shutil.which("vinberod") is None:
+        sys.exit("vinberod is not in $PATH")
+    for route in lines("ROUTES"):
+        words = route.split()
+        if "encap" in words and translate(words) is None:
+            sys.exit(f"unsupported: {route}")
+
+
 def down():
     try:
         os.kill(int((FOLDER / "pid").read_text()), signal.SIGTERM)
@@ -158,4 +168,4 @@ def info():
 
 
 if __name__ == "__main__":
-    {"up": up, "down": down, "info": info}[sys.argv[1]]()
+    {"up": up, "check": check, "down": down, "info": info}[sys.argv[1]]()

@@ -97,8 +97,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 fn engine(name: &str) -> Result<(Box<dyn Plane>, bool), Box<dyn std::error::Error + Send + Sync>> {
     Ok(match name {
         "linux" => (Box::new(LinuxAlone), true),
-        "sidestep-tc" => (Box::new(OfSidestep::find("tc")?), true),
-        "sidestep-xdp" => (Box::new(OfSidestep::find("xdp")?), true),
+        "sidestep-tc" => (Box::new(OfSidestep::find(name, "tc")?), true),
+        "sidestep-xdp" => (Box::new(OfSidestep::find(name, "xdp-always")?), true),
         file if Path::new(file).is_file() => {
             let text = fs::read_to_string(file)?;
             let commands: Commands =

@@ -120,15 +120,15 @@ pub struct OfSidestep {
 }
 
 impl OfSidestep {
-    /// The program next to this one, or `$SIDESTEP`.
+    /// The program next to this one, or `$SIDESTEP`, in this mode.
     ///
     /// # Errors
     /// There is none.
-    pub fn find(mode: &'static str) -> Result<Self, Error> {
+    pub fn find(name: &str, mode: &'static str) -> Result<Self, Error> {
         Ok(Self {
             sidestep: Sidestep::find()?,
             mode,
-            name: format!("sidestep-{mode}"),
+            name: name.to_owned(),
         })
     }
 }

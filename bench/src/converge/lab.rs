@@ -41,7 +41,7 @@ impl Engine {
         match name {
             "linux" => Ok(Self::Linux),
             "tc" => Ok(Self::Sidestep("tc")),
-            "xdp" => Ok(Self::Sidestep("xdp")),
+            "xdp" => Ok(Self::Sidestep("xdp-always")),
             _ => Err(Error::Wrong(format!(
                 "no engine {name}: allowed are linux, tc, xdp"
             ))),

@@ -33,6 +33,8 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::hexdiff::diff;
 use sidestep_testkit::lab::mac_text;
 use sidestep_testkit::traffic::{Hook, Load, Trial};
+use sidestep_wire::field::{ipv4, ipv6};
+use sidestep_wire::{Header, Headers};
 
 /// The commands, as a campaign gives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +49,21 @@ pub struct Commands {
     /// Command that describes the engine, and states whether it supports a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<String>,
+    /// Whether the engine forwards without decrementing the hop limit. The comparison then ignores
+    /// hop limits and TTLs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_hop_limit: bool,
+}
+
+impl Commands {
+    /// Returns the name and value of a deviation that the comparison ignores, for the report.
+    pub(super) fn deviation(&self) -> Option<(String, String)> {
+        let deviation = (
+            "hop limit".to_owned(),
+            "not decremented, so not compared".to_owned(),
+        );
+        self.keeps_hop_limit.then_some(deviation)
+    }
 }
 
 /// An engine that is driven by commands.
@@ -64,6 +81,7 @@ impl Engine for Exec {
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::from([("CPUs".to_owned(), self.options.cpus())]);
         facts.extend(super::port::of_veth());
+        facts.extend(self.commands.deviation());
         let Some(info) = &self.commands.info else {
             return facts;
         };
@@ -121,7 +139,7 @@ impl Engine for Exec {
         let standing = plane::Standing::others(&network, behavior)?;
         for (behavior, _) in &stream {
             self.options.check()?;
-            verify(&network, behavior)?;
+            verify(&network, behavior, self.commands.keeps_hop_limit)?;
         }
         let path = Path::Other(standing);
         let measured = Measured::new(path, stream, case, &self.options)?;
@@ -266,23 +284,36 @@ pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeM
 }
 
 /// Verifies the engine with one packet.
-fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
+fn verify(network: &Network, behavior: &Behavior, keeps_hop_limit: bool) -> Result<(), Error> {
     let _napi = Napi::attach(network.sink()?, PORT)?;
-    compare(behavior, exchange(network, &behavior.sent)?)
+    let found = exchange(network, &behavior.sent)?;
+    compare(behavior, found, keeps_hop_limit)
 }
 
 /// Checks that the engine sent the expected frame. `found` is `None` if it sent no frame. A headend
 /// decrements the inner hop limit by RFC 8986 5.1, and the outer one in Linux, so either is
-/// accepted.
-pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(), Error> {
+/// accepted. `keeps_hop_limit` ignores hop limits.
+pub(super) fn compare(
+    behavior: &Behavior,
+    found: Option<Vec<u8>>,
+    keeps_hop_limit: bool,
+) -> Result<(), Error> {
     let wrong = |what: &str| Error::Wrong(format!("{}: {what}", behavior.name));
     let Some(found) = found else {
         return Err(wrong("the router sent no packet"));
     };
     let rfc = &behavior.from_sidestep;
-    let right = found == *rfc
-        || found == behavior.from_linux
-        || behavior.computed_label && same(rfc, &found, true);
+    let compared = |frame: &[u8]| {
+        let mut frame = frame.to_vec();
+        if keeps_hop_limit {
+            clear_hop_limits(&mut frame);
+        }
+        frame
+    };
+    let sent = compared(&found);
+    let right = sent == compared(rfc)
+        || sent == compared(&behavior.from_linux)
+        || behavior.computed_label && same(&compared(rfc), &sent, true);
     if right {
         return Ok(());
     }
@@ -290,6 +321,24 @@ pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(),
         "the router sent another packet\n{}",
         diff(rfc, &found)
     )))
+}
+
+/// Sets all hop limits and TTLs of a frame to 0, with the IPv4 checksums.
+fn clear_hop_limits(frame: &mut [u8]) {
+    let layers: Vec<_> = Headers::frame(frame)
+        .ignore_lengths()
+        .filter_map(|layer| match layer.header {
+            Header::Ipv6(_) => Some(vec![layer.offset + ipv6::HOP_LIMIT]),
+            Header::Ipv4(_) => {
+                let fields = [ipv4::TTL, ipv4::CHECKSUM, ipv4::CHECKSUM + 1];
+                Some(fields.map(|field| layer.offset + field).to_vec())
+            }
+            _ => None,
+        })
+        .collect();
+    for offset in layers.into_iter().flatten() {
+        frame[offset] = 0;
+    }
 }
 
 /// Runs `down` on drop, even if `up` failed halfway.
@@ -329,3 +378,41 @@ impl Standing for Commanded<'_> {
 /// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Flows, Size};
+
+    #[test]
+    fn only_the_hop_limit_may_differ_of_an_engine_that_keeps_it() {
+        for name in ["h.encaps", "h.encaps.v4"] {
+            let case = Case {
+                behavior: name.to_owned(),
+                sids: 2,
+                size: Size::Bytes(64),
+                flows: Flows::Uniform(1),
+                rules: 0,
+                routes: 0,
+                cores: 1,
+            };
+            let behavior = Behavior::of(&case, 64).expect("a behavior");
+            let mut kept = behavior.from_sidestep.clone();
+            let offsets: Vec<_> = Headers::frame(&kept)
+                .filter(|layer| matches!(layer.header, Header::Ipv4(_) | Header::Ipv6(_)))
+                .map(|layer| layer.offset)
+                .collect();
+            assert_eq!(offsets.len(), 2, "{name}");
+            kept[offsets[1]
+                + if name == "h.encaps" {
+                    ipv6::HOP_LIMIT
+                } else {
+                    ipv4::TTL
+                }] += 1;
+            compare(&behavior, Some(kept.clone()), false).expect_err("it differs");
+            compare(&behavior, Some(kept.clone()), true).expect("it may differ");
+            *kept.last_mut().expect("a frame") ^= 1;
+            compare(&behavior, Some(kept), true).expect_err("the payload differs");
+        }
+    }
+}

@@ -61,7 +61,7 @@ impl Plane {
         match self {
             Self::Linux => "the kernel alone",
             Self::Tc => "--mode tc",
-            Self::Xdp => "--mode xdp",
+            Self::Xdp => "--mode xdp-always",
         }
     }
 
@@ -106,7 +106,7 @@ impl Plane {
         let mode = match self {
             Self::Linux => return Standing::linux(network, behavior),
             Self::Tc => "tc",
-            Self::Xdp => "xdp",
+            Self::Xdp => "xdp-always",
         };
         let beside = Beside::attach(network, behavior.service, self == Self::Xdp)?;
         Ok(Standing {

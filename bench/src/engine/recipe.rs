@@ -91,7 +91,7 @@ impl Router<'_> {
         let mode = match plane {
             Plane::Linux => return Vec::new(),
             Plane::Tc => "tc",
-            Plane::Xdp => "xdp",
+            Plane::Xdp => "xdp-always",
         };
         let program = format!("ip netns exec {} {}", self.namespace, self.sidestep);
         let run = format!("{program} run --mode {mode} --detach {}", ports.join(" "));

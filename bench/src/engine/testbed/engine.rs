@@ -44,6 +44,10 @@ impl Of {
             Self::Commands(_) => None,
         }
     }
+
+    fn keeps_hop_limit(&self) -> bool {
+        matches!(self, Self::Commands(commands) if commands.keeps_hop_limit)
+    }
 }
 
 impl Engine for OnTestbed {
@@ -56,6 +60,9 @@ impl Engine for OnTestbed {
 
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = self.bed.facts();
+        if let Of::Commands(commands) = &self.of {
+            facts.extend(commands.deviation());
+        }
         let mut add = |name: &str, fact: String| facts.insert(name.to_owned(), fact);
         match (&self.of, &self.bed.version) {
             (Of::Plane(plane), version) => {
@@ -297,7 +304,7 @@ impl OnSystem<'_> {
             };
             return match plane {
                 Some(plane) => verify::compare(plane, behavior, frame),
-                None => exec::compare(behavior, frame),
+                None => exec::compare(behavior, frame, self.of.of.keeps_hop_limit()),
             };
         }
     }

@@ -41,6 +41,7 @@ fn engine(up: &str, down: &str) -> Box<dyn Engine> {
             up: up.to_owned(),
             down: down.to_owned(),
             info: Some(INFO.to_owned()),
+            keeps_hop_limit: false,
         }],
         ..Options::default()
     });
