@@ -5,29 +5,7 @@
 # deleted. Sidestep punts these packets until FRR has installed the route again, and Linux then drops them.
 tolerated=20
 steps=() # names of the failures, in the order of their tests
-sent=0 lost=0 silent=0
 declare -A result_of=()
-
-# --- packets on the way -------------------------------------------------------------------------
-# Host a sends echo requests to host b, so that a packet lost in either direction counts.
-# start_flow ADDRESS [PREFIXES]: flow.py describes the arguments.
-start_flow() {
-	mkfifo "$scratch/ask" "$scratch/answer"
-	# Not by `on`, so that $! is its own process.
-	nsenter --net="/run/netns/$prefix-a" "$here/flow.py" "$@" <"$scratch/ask" >"$scratch/answer" 9>&- &
-	flow=$!
-	disown
-	exec {ask}>"$scratch/ask" {answer}<"$scratch/answer"
-}
-
-# Adds the packets since the last call to sent and lost. Status 1: some of them were lost.
-count_packets() {
-	local more missing gap
-	echo >&"$ask"
-	read -r more missing gap <&"$answer"
-	sent=$((sent + more)) lost=$((lost + missing)) silent=$((gap > silent ? gap : silent))
-	((missing == 0))
-}
 
 # --- the state after a failure ------------------------------------------------------------------
 # Prints FRR's routes in the kernel of a router, without the ids of nexthop objects and the function numbers, which FRR
@@ -221,7 +199,7 @@ each_failure() {
 failures() {
 	local router name
 	for router in "${routers[@]}"; do routes_of_frr "$router" >"$scratch/$router.routes"; done
-	start_flow 2001:db8:b::2
+	start_flow a 2001:db8:b::2
 	heading "Linux alone"
 	each_failure linux
 	heading "Sidestep on the three routers"

@@ -3,7 +3,8 @@
 
 frame.py udp DESTINATION-MAC SOURCE-MAC SOURCE DESTINATION SIZE   prints a UDP frame in hexadecimal
 frame.py headers HEX             prints the headers of a UDP frame
-frame.py send DEV HEX            sends a frame
+frame.py send DEV HEX [COUNT]    sends a frame, COUNT times within COUNT/10 seconds
+frame.py copies DEV HEX SECONDS  prints how many frames with these bytes arrive
 frame.py expect DEV HEX          waits for a UDP frame with these ports and compares it
 frame.py segments DEV COUNT      waits for a frame whose SRH has COUNT segments, prints the time
 """
@@ -17,6 +18,7 @@ import time
 UDP, ROUTING = 17, 43
 PORTS = struct.pack("!HH", 4096, 9)  # 9 is discard
 ETH_P_ALL = 3
+SOL_PACKET, PACKET_AUXDATA, TP_STATUS_VLAN_VALID = 263, 8, 1 << 4
 SECONDS = 10
 
 
@@ -45,20 +47,30 @@ def headers(frame):
     yield f"UDP      {ports[0]} > {ports[1]}, {len(frame)} bytes in all"
 
 
-def received(device):
-    """Frames that arrive on an interface within SECONDS. Prints `ready` once none can be missed."""
+def received(device, seconds=SECONDS):
+    """Frames that arrive on an interface within a time. Prints `ready` once none can be missed."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as raw:
+        raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         raw.bind((device, ETH_P_ALL))
         print("ready", flush=True)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             raw.settimeout(left)
             try:
-                frame, (_, _, kind, _, _) = raw.recvfrom(65535)
+                frame, auxiliary, _, (_, _, kind, _, _) = raw.recvmsg(65535, socket.CMSG_SPACE(20))
             except TimeoutError:
                 return
             if kind != socket.PACKET_OUTGOING:
-                yield frame
+                yield tagged(frame, auxiliary)
+
+
+def tagged(frame, auxiliary):
+    """The frame with its outermost VLAN tag, which the kernel passes beside it (packet(7))."""
+    for _, kind, data in auxiliary:
+        status, _, _, _, _, tag, protocol = struct.unpack("IIIHHHH", data)
+        if kind == PACKET_AUXDATA and status & TP_STATUS_VLAN_VALID:
+            return frame[:12] + struct.pack("!HH", protocol, tag) + frame[12:]
+    return frame
 
 
 def expect(device, wanted):
@@ -67,6 +79,15 @@ def expect(device, wanted):
         if frame[54:58] == PORTS:
             return "equal" if frame == wanted else f"expected {wanted.hex()}, received {frame.hex()}"
     return "no frame arrived"
+
+
+def send(device, frame, count):
+    """Sends a frame several times."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+        raw.bind((device, 0))
+        for _ in range(count):
+            raw.send(frame)
+            time.sleep(0.1)
 
 
 def segments(device, count):
@@ -84,9 +105,10 @@ def main(command="", *arguments):
     elif command == "headers":
         print("\n".join(headers(bytes.fromhex(arguments[0]))))
     elif command == "send":
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-            raw.bind((arguments[0], 0))
-            raw.send(bytes.fromhex(arguments[1]))
+        send(arguments[0], bytes.fromhex(arguments[1]), int("".join(arguments[2:]) or 1))
+    elif command == "copies":
+        wanted = bytes.fromhex(arguments[1])
+        print(sum(frame == wanted for frame in received(arguments[0], float(arguments[2]))))
     elif command == "expect":
         print(expect(arguments[0], bytes.fromhex(arguments[1])))
     elif command == "segments":

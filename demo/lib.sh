@@ -74,8 +74,11 @@ begin() {
 	done
 	[[ -z $keep || -z $clean ]] || { printf '%s\n' "--keep and --clean exclude each other" >&2 && exit 2; }
 	[[ $EUID -eq 0 ]] || { printf '%s\n' "the demo needs root: it creates network namespaces" >&2 && exit 2; }
-	exec 9>"/run/$prefix.lock"
-	flock -n 9 || { printf '%s\n' "another demo is running" >&2 && exit 2; }
+	lock=/run/$prefix.lock
+	exec 9>"$lock"
+	# Not the same file: the demo that held the lock has just ended and removed its file.
+	{ flock -n 9 && [[ /dev/fd/9 -ef $lock ]]; } || { printf '%s\n' "another demo is running" >&2 && exit 2; }
+	trap 'rm -f "$lock"' EXIT
 	sidestep=$(program "${SIDESTEP-}" sidestep)
 	# shellcheck disable=SC2034 # used by demo/line.sh
 	meter=$target/debug/sidestep-rate
@@ -113,6 +116,7 @@ finish() {
 	else
 		remove
 	fi
+	rm -f "$lock"
 	case $status in
 	0) printf '\n' && style 1 "$result" ;;
 	130) printf '\n' && style '1;31' "interrupted; the network has been removed" ;;
@@ -254,6 +258,28 @@ ping_from() {
 	[[ $output == *' 10 received'* ]] || fail "ping $2 from $1: $output"
 	ok "ping $1 > $2: 10 of 10 answered, $(sed -n 's|^rtt.* = [^/]*/\([^/]*\)/.*|\1|p' <<<"$output") ms," \
 		"hop limit $(sed -n '2s/.*ttl=\([0-9]*\).*/\1/p' <<<"$output") on return"
+}
+
+# Echo requests on the way, so that a packet lost in either direction counts.
+# start_flow NODE ADDRESS [PREFIXES]: flow.py describes the arguments.
+start_flow() {
+	mkfifo "$scratch/ask" "$scratch/answer"
+	# Not by `on`, so that $! is its own process.
+	nsenter --net="/run/netns/$prefix-$1" "$here/flow.py" "${@:2}" <"$scratch/ask" >"$scratch/answer" 9>&- &
+	# shellcheck disable=SC2034 # used by the scripts
+	flow=$!
+	disown
+	exec {ask}>"$scratch/ask" {answer}<"$scratch/answer"
+}
+
+sent=0 lost=0 silent=0
+# Adds the packets since the last call to sent and lost. Status 1: some of them were lost.
+count_packets() {
+	local more missing gap
+	echo >&"$ask"
+	read -r more missing gap <&"$answer"
+	sent=$((sent + more)) lost=$((lost + missing)) silent=$((gap > silent ? gap : silent))
+	((missing == 0))
 }
 
 # serve NODE...: each node serves 64 MiB of random bytes over HTTP, port 80.

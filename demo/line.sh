@@ -32,13 +32,13 @@ start() {
 	for router in "${routers[@]}"; do
 		ports=${ports_of[$router]:-eth0 eth1}
 		show "$router" "sidestep run --mode $mode --detach ${options[*]}${options[*]:+ }$ports"
-		[[ $(on "$router" "$sidestep" show ports -j | grep -c "\"target\": \"$mode\"") == $(wc -w <<<"$ports") ]] ||
+		[[ $(on "$router" "$sidestep" show ports -j | grep -c "\"target\": \"${mode%-always}\"") == $(wc -w <<<"$ports") ]] ||
 			fail "$router: not all ports are attached in mode $mode"
 	done
 }
 
 choose_mode() {
-	mode=xdp
+	mode=xdp-always
 	# Linux 6.3 is the first version that reports which veth accepts XDP redirects (xdp_features).
 	printf '6.3\n%s\n' "$(uname -r)" | sort -VC || {
 		mode=tc
