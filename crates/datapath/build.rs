@@ -8,6 +8,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use object::build::elf::{Builder, SectionData};
 
 fn main() {
     let source = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo"))
@@ -21,6 +22,7 @@ fn main() {
         let code = source.join(format!("{target}.bpf.c"));
         let binary = out.join(format!("{object}.bpf.o"));
         bpf(&clang, &source, &code, define, &binary);
+        remove_debug_information(&binary);
         compress(&out, object);
     };
     // Each of the large ones takes half a minute.
@@ -45,6 +47,27 @@ fn main() {
         reasons(&std::fs::read_to_string(source.join("reason.h")).expect("reason.h")),
     )
     .expect("OUT_DIR is writable");
+}
+
+/// Removes DWARF, which clang writes with BTF. The kernel and libbpf read BTF alone.
+fn remove_debug_information(binary: &Path) {
+    let bytes = std::fs::read(binary).expect("clang has written it");
+    let mut elf = Builder::read(bytes.as_slice()).expect("clang writes valid ELF");
+    for section in &mut elf.sections {
+        let name = section.name.as_slice();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    elf.delete_orphan_symbols();
+    elf.delete_orphan_relocations();
+    // clang keeps the names of sections and symbols in one table. The writer has two.
+    let names = elf.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = object::elf::SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    elf.write(&mut stripped).expect("removal keeps it valid");
+    std::fs::write(binary, stripped).expect("OUT_DIR is writable");
 }
 
 /// Writes a gzip copy with the suffix `.gz`. The programs contain this copy, a quarter of the size.
