@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 17
+#define SIDESTEP_ABI_VERSION 18
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -238,12 +238,22 @@ enum sidestep_action {
  */
 #define SIDESTEP_ROUTE_REQUIRE_HMAC 0x80u
 
+/*
+ * route.tag, in host order: a change of the outermost VLAN tag (IEEE 802.1Q 9.6), and a VLAN ID in
+ * the low 12 bits.
+ */
+#define SIDESTEP_TAG_ID 0x0fffu
+#define SIDESTEP_TAG_POP 0x1000u  /* remove the tag */
+#define SIDESTEP_TAG_PUSH 0x2000u /* add a tag with this VLAN ID and priority 0 */
+#define SIDESTEP_TAG_SET 0x3000u  /* change the VLAN ID, and keep the rest */
+#define SIDESTEP_TAG_CHANGE 0xf000u
+
 /* Route record: the result of a FIB lookup. Index 0 is unused and means "no route". */
 struct sidestep_route {
-	__u8 action;   /* enum sidestep_action */
-	__u8 flags;    /* SIDESTEP_ROUTE_* */
-	__u8 reason;   /* enum sidestep_reason, of PUNT and DROP */
-	__u8 reserved; /* 0 */
+	__u8 action; /* enum sidestep_action */
+	__u8 flags;  /* SIDESTEP_ROUTE_* */
+	__u8 reason; /* enum sidestep_reason, of PUNT and DROP */
+	__u8 inner;  /* END_AS, END_AD: Next Header of the service's packets: 4, 41, 143 */
 	/* Slot in the route counters; 0: none, or the slot of the GROUP. */
 	sidestep_counter_id counter;
 	sidestep_adjacency_id adjacency; /* index, 0: none */
@@ -252,8 +262,7 @@ struct sidestep_route {
 	__u32 policy;       /* index; 0: none. END_AD, RETURN_AD: learned headers. HMAC_KEY: key */
 	__u8 block_bits;    /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
-	__u8 inner;         /* END_AS, END_AD: Next Header of the service's packets: 4, 41, 143 */
-	__u8 spare;         /* 0 */
+	__u16 tag; /* of frames to or from an attached interface: SIDESTEP_TAG_*; 0: none */
 	/* of GROUP; of END_X, END_DX4 and END_DX6 with several next hops (.adjacency is 0 then) */
 	sidestep_group_id group;
 };
@@ -508,6 +517,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_DSCP = 21, /* a: DSCP, b: route */
 	/* a: view by port, b: route or 0; address: key */
 	SIDESTEP_TRACE_PORT_HOP = 22,
+	SIDESTEP_TRACE_TAG = 23, /* a: route.tag */
 };
 
 struct sidestep_trace {

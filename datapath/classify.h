@@ -7,6 +7,7 @@
 #include "read/vlan.h"
 #include "segment.h"
 #include "service_return.h"
+#include "tag.h"
 
 /*
  * RFC 8754 5.1: returns true for a packet from outside the SR domain whose destination or source is
@@ -101,7 +102,7 @@ INLINE verdict classify_frame(ENV *e, struct packet *p, __u32 index)
 		return drop(link_control);
 	frame_read(e, p, load16(eth + ETH_TYPE));
 	if (likely(!segments))
-		return VERDICT_CONTINUE;
+		return unlikely(r && r->tag) ? tag_plan(e, p, r->tag) : VERDICT_CONTINUE;
 	/*
 	 * Linux cannot segment a frame within IPv6. An ether device segments frames before it sends
 	 * them to its port.

@@ -13,11 +13,22 @@
 /* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
 #define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)
 
+/*
+ * Returns true if the plan sends or encapsulates an Ethernet frame. It has no hop limit to
+ * decrement. Linux cannot segment it: no offload handles Next Header 143 (ipv6_gso_segment).
+ */
+INLINE _Bool plan_has_frame(const struct packet *p)
+{
+	return (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)) != 0;
+}
+
 /* Bytes that the plan adds to layer 3; negative if it removes more. */
 INLINE int planned_growth(ENV *e, const struct packet *p)
 {
 	int growth = 0;
 
+	if (unlikely(plan_has_frame(p)))
+		growth += tag_growth(p);
 	if (p->plan & PLAN_POP)
 		growth -= (int)p->pop_length;
 	if (p->plan & PLAN_RESTORE) {
@@ -29,15 +40,6 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 			growth += policy->length;
 	}
 	return p->plan & PLAN_ENCAP_FRAME ? growth + ETH_LENGTH : growth;
-}
-
-/*
- * Returns true if the plan sends or encapsulates an Ethernet frame. It has no hop limit to
- * decrement. Linux cannot segment it: no offload handles Next Header 143 (ipv6_gso_segment).
- */
-INLINE _Bool plan_has_frame(const struct packet *p)
-{
-	return (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)) != 0;
 }
 
 /* Checks that the packet or frame may leave: hop limit, and segmentation offload. */
@@ -67,6 +69,8 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 		return v;
 	if ((int)(p->end - p->l3) + planned_growth(e, p) > (int)IPV6_PACKET_MAX)
 		return punt(packet_too_big);
+	if (unlikely(p->tag))
+		env_trace(e, SIDESTEP_TRACE_TAG, p->tag, 0, p->destination);
 	switch (rewrite_and_sign(e, p, 0)) {
 	case REWRITE_DONE:
 		break;

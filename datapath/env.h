@@ -9,6 +9,9 @@
  *   env_tagged(e)             true if the frame has a VLAN tag outside its bytes
  *   env_vlan(e)               tag control information of that tag
  *   env_tag_into_frame(e)     moves that tag into the bytes; negative on failure
+ *   env_tag_resize(e, push, id)
+ *                             adds a tag with this VLAN ID, or removes the outermost tag, of a frame
+ *                             in which env_tag_into_frame() has left none outside; negative on failure
  *   env_take_mark(e)          true for a frame that was sent for segmentation; removes its mark
  *   env_is_linear(e)          true if the headers can be read in place, however long they are
  *   env_pull(e)               moves the bounds until that is so; negative on failure
@@ -52,6 +55,7 @@
 
 #include "abi.h"
 #include "wire/bytes.h"
+#include "wire/eth.h"
 
 /* Meaning of a shift for a target that keeps offload state. */
 enum env_shift {
@@ -141,6 +145,30 @@ INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 		return 0;
 	return p;
 }
+
+#ifndef SIDESTEP_TARGET_TC
+INLINE int env_tag_resize(ENV *e, _Bool push, __u16 id)
+{
+	__u8 *frame = env_bytes(e, 0, ETH_LENGTH + VLAN_TAG_LENGTH);
+	struct eth_header eth;
+	__u16 type;
+
+	if (!frame)
+		return -1;
+	eth = eth_load(frame);
+	type = eth.type;
+	eth.type = push ? ETHERTYPE_VLAN : load16(frame + ETH_LENGTH + 2);
+	if (env_shift(e, push ? -VLAN_TAG_LENGTH : VLAN_TAG_LENGTH, ENV_SHIFT_PLAIN) < 0)
+		return -1;
+	frame = env_bytes(e, 0, ETH_LENGTH + VLAN_TAG_LENGTH);
+	if (!frame)
+		return -1;
+	eth_store(frame, eth);
+	if (push)
+		eth_store_tag(frame, id, type);
+	return 0;
+}
+#endif
 
 #ifdef __bpf__
 /* Copies from fragmented frames, too. */

@@ -79,6 +79,16 @@ INLINE int env_tag_into_frame(ENV *e)
 	return (int)bpf_skb_vlan_push(e, ETHERTYPE_VLAN, 1);
 }
 
+INLINE int env_tag_resize(ENV *e, _Bool push, __u16 id)
+{
+	/* The one that env_tag_into_frame() has pushed. */
+	if (env_tagged(e) && bpf_skb_vlan_pop(e) < 0)
+		return -1;
+	if ((push ? bpf_skb_vlan_push(e, ETHERTYPE_VLAN, id) : bpf_skb_vlan_pop(e)) < 0)
+		return -1;
+	return env_tagged(e) ? env_tag_into_frame(e) : 0;
+}
+
 INLINE _Bool env_defer(ENV *e)
 {
 	return 0;

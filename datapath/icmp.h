@@ -75,11 +75,16 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 {
 	struct sidestep_report *report;
-	__u32 reason = VERDICT_ARGUMENT(v);
+	__u32 reason = VERDICT_ARGUMENT(v), at;
+	_Bool frame;
 
-	/* A frame has no IP source to report to. */
-	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)))
+	if (!p)
 		return 0;
+	/* A frame that an ether device cannot send is reported, too. A source cannot be told of others. */
+	frame = p->frame && v == drop(too_big);
+	if (!frame && (!p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME))))
+		return 0;
+	at = frame ? 0 : p->l3;
 	report = env_report(e, SIDESTEP_REPORT_ERROR);
 	if (!report)
 		return 0;
@@ -89,9 +94,10 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 	report->value = icmp_value(p, reason);
 	report->proto = p->proto;
 	report->view = p->plan & PLAN_STRIP ? p->view : 0;
-	report->length = p->end - p->l3;
+	report->frame = frame;
+	report->length = p->end - at;
 	store_address(report->destination, p->destination);
-	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, report->length,
+	report->bytes = env_copy_head(e, at, report->packet, report->length, report->length,
 				      SIDESTEP_REPORT_BYTES);
 	env_report_end(e, report);
 	return 0;

@@ -104,7 +104,8 @@ struct packet {
 	/* Routing (step.h) */
 	__u8 taken;     /* TAKEN_*: the kernel never gets the packet as it arrived */
 	__u8 options;   /* the current header may have options that concern every route */
-	__u32 restored; /* PLAN_RESTORE: bytes of the learned headers */
+	__u16 restored; /* PLAN_RESTORE: bytes of the learned headers */
+	__u16 tag;      /* change of the outermost VLAN tag of the frame: SIDESTEP_TAG_* */
 	__u64 learned;  /* PLAN_RESTORE: version of the learned headers */
 };
 _Static_assert(sizeof(struct packet) == 152, "the stack of the BPF programs is limited");

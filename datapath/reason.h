@@ -78,7 +78,8 @@
 	X(46, chain_too_long, "RFC 8883 3.3",                                                      \
 	  "extension headers longer than a SID or headend reads")                                  \
 	X(47, link_control, "IEEE 802.3 31B.3.2", "pause frame at an ether device")                \
-	X(48, not_attached, "-", "frame of the node itself at an ether device that is a wire")
+	X(48, not_attached, "-",                                                                   \
+	  "frame of the node itself at a wire, or without the tag that the wire changes")
 
 /*
  * Punts. The kernel gets the packet unmodified, except with the reason rewritten. With the reason

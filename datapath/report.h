@@ -30,8 +30,9 @@ enum sidestep_report_kind {
 #define SIDESTEP_REPORT_RATES (3 * SIDESTEP_PORTS)
 
 /*
- * One report. The packet is the IP packet that was the current one, as it arrived. For FRAGMENT it
- * is the whole frame as it would leave.
+ * One report. The packet is the IP packet that was the current one, as it arrived. Or it is the frame
+ * that an ether device encapsulates, with .frame. For FRAGMENT it is the whole frame as it would
+ * leave.
  */
 struct sidestep_report {
 	__u64 time;    /* nanoseconds (monotonic clock) */
@@ -39,7 +40,7 @@ struct sidestep_report {
 	__u32 kind;    /* enum sidestep_report_kind */
 	__u32 reason;  /* enum sidestep_reason; 0 for a copy */
 	/*
-	 * too_big: the MTU for the packet. Copy: Segments Left before the SID. Fragment: the egress
+	 * too_big: the MTU for the packet, or for the frame behind its Ethernet header. Copy: Segments Left before the SID. Fragment: the egress
 	 * MTU. Else: offset of the field in error.
 	 */
 	__u32 value;
@@ -47,7 +48,7 @@ struct sidestep_report {
 	/* FIB view of the last lookup, for a packet from an encapsulation; else 0. */
 	sidestep_view_id view;
 	__u32 egress;                       /* FRAGMENT: egress interface */
-	__u32 reserved;                     /* not used */
+	__u32 frame;                        /* 1: .packet is the frame of an ether device */
 	__u32 length;                       /* bytes of the packet */
 	__u32 bytes;                        /* valid bytes of .packet */
 	__u8 destination[16];               /* key of the last lookup, the SID, in network order */

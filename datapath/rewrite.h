@@ -10,6 +10,7 @@
 #include "flow.h"
 #include "hmac/sign.h"
 #include "insert.h"
+#include "tag.h"
 #include "table/learned.h"
 #include "wire/eth.h"
 #include "wire/srh.h"
@@ -539,14 +540,22 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p,
 }
 
 /*
- * Calls rewrite() and then signs an inserted SRH if its policy has a key. The signature is outside
- * rewrite() because of the stack limit.
+ * Changes the tag, calls rewrite(), and then signs an inserted SRH if its policy has a key. Tag and
+ * signature are outside rewrite() because of the stack limit, and of that of the verifier's steps.
  */
 INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p,
 					    const struct sidestep_adjacency *adjacency)
 {
-	enum rewrite_result result = rewrite(e, p, adjacency);
+	enum rewrite_result result;
 
+	if (unlikely(p->tag)) {
+		if ((p->plan & PLAN_PUSH) && rewrite_has_room(e, p) != REWRITE_DONE)
+			return REWRITE_REFUSED;
+		if (tag_change(e, p) < 0)
+			return REWRITE_BROKEN;
+		p->tag = 0;
+	}
+	result = rewrite(e, p, adjacency);
 	if (likely(!p->hmac.key) || result != REWRITE_DONE)
 		return result;
 	if (hmac_sign(e, ETH_LENGTH, p->hmac.key) < 0)

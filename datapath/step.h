@@ -14,6 +14,7 @@
 #include "reverse_path.h"
 #include "route_select.h"
 #include "service_return.h"
+#include "tag.h"
 
 /*
  * Carries out a planned push before the next SID or policy applies to the new header. Any result
@@ -100,8 +101,11 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				if (v != VERDICT_CONTINUE)
 					return v;
 			}
-			if (r->action == SIDESTEP_ROUTE_FORWARD)
-				return forward(r->adjacency);
+			if (r->action == SIDESTEP_ROUTE_FORWARD) {
+				/* An entry of a VLAN table (End.DX2V). */
+				v = unlikely(r->tag) ? tag_plan(e, p, r->tag) : VERDICT_CONTINUE;
+				return v == VERDICT_CONTINUE ? forward(r->adjacency) : v;
+			}
 			if (r->action == SIDESTEP_ROUTE_PUNT) {
 				p->last |= LAST_PUNTS;
 				return VERDICT_PUNT | r->reason;
@@ -154,6 +158,9 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		return v;
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
+	/* The MTU of an interface does not count the first tag (is_skb_forwardable). */
+	if (unlikely(p->plan & PLAN_FRAME) && frame_keeps_tag(e, p))
+		adjacency.mtu += VLAN_TAG_LENGTH;
 	if (unlikely(length > adjacency.mtu &&
 		     (length > IPV6_PACKET_MAX ||
 		      wire_length(e, p, length, growth) > adjacency.mtu))) {
@@ -163,6 +170,8 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 			return v;
 		fragments = 1;
 	}
+	if (unlikely(p->tag))
+		env_trace(e, SIDESTEP_TRACE_TAG, p->tag, 0, p->destination);
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
 	outcome->ifindex = adjacency.ifindex;
 	outcome->to_peer = (adjacency.flags & SIDESTEP_ADJACENCY_PEER) != 0;

@@ -8,6 +8,7 @@
 #define SIDESTEP_BEHAVIOR_END_DX2_H
 
 #include "../bridge.h"
+#include "../tag.h"
 #include "decap.h"
 
 INLINE verdict end_dx2(ENV *e, struct packet *p, const struct sidestep_route *r)
@@ -17,6 +18,11 @@ INLINE verdict end_dx2(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (v != VERDICT_CONTINUE)
 		return v;
 	p->view = 0;
+	if (unlikely(r->tag)) {
+		v = tag_plan(e, p, r->tag);
+		if (v != VERDICT_CONTINUE)
+			return v;
+	}
 	if (r->action != SIDESTEP_ROUTE_END_DX2) {
 		const struct sidestep_port *to = bridge_port_behind(e, p, r->adjacency);
 

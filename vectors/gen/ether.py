@@ -10,6 +10,7 @@ from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.packet import Raw
 
 from .case import Group, drop, forward, skip
+from .csid import LOCAL, USUAL, packet, sid_route, with_srh
 from .decap import inner4, inner6
 from .end_ad import counted, outer
 from .flow_label import label_of_frame
@@ -30,6 +31,13 @@ def _port(device, number):
 LAN, RED, LOST, ABSENT, GOLD, BROKEN = (_port(name, n) for n, name in enumerate(("lan0", "red0", "lost0", "absent0", "gold0", "broken0")))
 DEVICE = replace(LAN, name="lan0", mac="02:00:00:00:02:00")
 DX2, DT2U, DT2M, DX2V = "fc0f::d2", "fc0f::da", "fc0f::db", "fc0f::dc"
+# uDX2, uDX2V, uDT2U and uDT2M: the behaviors as the last C-SID of a container.
+CSIDS = (
+    (0xD2, "End.DX2 oif lan0", "8986 4.9"),
+    (0xD3, "End.DX2V vlantable 10", "8986 4.10"),
+    (0xDA, "End.DT2U l2dev lan0", "8986 4.11"),
+    (0xDB, "End.DT2M l2dev lan0", "8986 4.12"),
+)
 NODE = node(
     ports=(*PORTS, DEVICE, LAN, RED, LOST, ABSENT, GOLD, BROKEN),
     mtu={"eth1": 9500, "s-lan0": 9300},
@@ -40,6 +48,8 @@ NODE = node(
         f"{DT2U}/128 encap seg6local action End.DT2U l2dev lan0 dev eth0",
         f"{DT2M}/128 encap seg6local action End.DT2M l2dev lan0 dev eth0",
         f"{DX2V}/128 encap seg6local action End.DX2V vlantable 10 dev eth0",
+        sid_route(USUAL, LOCAL, f"End flavors next-csid {USUAL.words}"),
+        *(sid_route(USUAL, csid, words) for csid, words, _ in CSIDS),
     ],
     vlans=["table 10 vid 42 dev lan0"],
     policies=[
@@ -160,19 +170,47 @@ def add_sids(group):
     )
 
 
-WIRE, STACKED, WHOLE = (_port(name, 16 + n) for n, name in enumerate(("wire0", "wire1", "wire2")))
-WIRES = (WIRE, STACKED, WHOLE)
+def add_csids(group):
+    """The same SIDs as C-SIDs: alone, behind one of this node, and in the next container."""
+    frame = KINDS["a_vlan_frame"][0]
+    for csid, words, rfc in CSIDS:
+        name = words.split()[0].lower().replace(".", "_")
+        for what, destination in (("csid", USUAL.container(csid)), ("csid_then", USUAL.container(LOCAL, csid))):
+            group.add(
+                f"{what}_{name}_into_ether", ["9800 4.1.1", rfc], ETH0,
+                received(ETH0, packet(destination, 64, Raw(bytes(frame)), ETHERNET)), forward(LAN, frame), NO_LINUX,
+            )
+        path = [USUAL.container(csid), USUAL.container(LOCAL)]
+        group.add(
+            f"csid_last_of_its_container_then_{name}_into_ether", ["9800 4.1.1", rfc], ETH0,
+            received(ETH0, with_srh(path[1], 64, 1, path, ETHERNET, Raw(bytes(frame)))), forward(LAN, frame), NO_LINUX,
+        )
+
+
+WIRES = tuple(_port(f"wire{n}", 16 + n) for n in range(7))
 # A customer whose frames are all attached.
 ETH3 = replace(ETH0, name="eth3", mac="02:00:00:00:00:04", neighbor_mac="02:00:00:00:00:14", addresses=())
-WIRE_SIDS = {"wire0": "fc0f::a0", "wire1": "fc0f::a1", "wire2": "fc0f::a2"}
+# A customer whose tags are changed.
+ETH4 = replace(ETH3, name="eth4", mac="02:00:00:00:00:05", neighbor_mac="02:00:00:00:00:15")
+WIRE_SIDS = {f"wire{n}": f"fc0f::a{n}" for n in range(7)}
+BY_VLAN = "fc0f::af"
 ATTACHED = node(
-    ports=(*PORTS, ETH3, *WIRES, *(replace(wire, name=wire.name[2:], mac=wire.neighbor_mac) for wire in WIRES)),
+    ports=(*PORTS, ETH3, ETH4, *WIRES, *(replace(wire, name=wire.name[2:], mac=wire.neighbor_mac) for wire in WIRES)),
     tunsrc=TUNSRC,
-    routes=[f"{sid}/128 encap seg6local action End.DX2 oif {name} dev eth1" for name, sid in WIRE_SIDS.items()],
+    mtu={"eth1": 9500},
+    routes=[
+        *(f"{sid}/128 encap seg6local action End.DX2 oif {name} dev eth1" for name, sid in WIRE_SIDS.items()),
+        f"{BY_VLAN}/128 encap seg6local action End.DX2V vlantable 10 dev eth1",
+    ],
+    vlans=["table 10 vid 1043 dev wire4"],
     ethers=[
         f"wire0 segs {','.join(PATH)} attach eth0 vlan 42",
         f"wire1 segs {SEGMENT_2} red attach eth0 vlan 100 inner 200",
         f"wire2 segs {','.join(PATH)} attach eth3 all",
+        f"wire3 segs {','.join(PATH)} attach eth4 vlan 42 rewrite pop",
+        f"wire4 segs {','.join(PATH)} attach eth4 vlan 43 rewrite translate 1043",
+        f"wire5 segs {','.join(PATH)} attach eth4 untagged rewrite push 7",
+        f"wire6 segs {','.join(PATH)} attach eth4 vlan 100 inner 200 rewrite pop",
     ],
 )
 
@@ -208,12 +246,80 @@ def add_attached(group):
         )
 
 
+# VLANs of a frame of a customer, and of the same frame at the far end: type and tag control information of each tag.
+PRIORITY = 0xA000
+REWRITTEN = (
+    ("pop", "wire3", "ipv4", [(0x8100, 42)], []),
+    ("pop_at_an_arp_request", "wire3", "an_arp_request", [(0x8100, 42)], []),
+    ("pop_before_another_tag", "wire3", "ipv4", [(0x8100, 42), (0x8100, 9)], [(0x8100, 9)]),
+    ("translate", "wire4", "ipv6", [(0x8100, PRIORITY | 43)], [(0x8100, PRIORITY | 1043)]),
+    ("translate_before_another_tag", "wire4", "ipv4", [(0x88A8, 43), (0x8100, 9)], [(0x88A8, 1043), (0x8100, 9)]),
+    ("push", "wire5", "ipv4", [], [(0x8100, 7)]),
+    ("push_at_an_arp_request", "wire5", "an_arp_request", [], [(0x8100, 7)]),
+    ("push_at_an_llc_frame", "wire5", "an_llc_frame", [], [(0x8100, 7)]),
+    ("push_before_a_priority_tag", "wire5", "ipv4", [(0x8100, PRIORITY)], [(0x8100, 7), (0x8100, PRIORITY)]),
+    ("pop_of_the_outer_of_two_tags", "wire6", "ipv4", [(0x8100, 100), (0x8100, 200)], [(0x8100, 200)]),
+)
+
+
+def with_tags(frame, tags):
+    """The frame with these tags, from the outermost one on."""
+    frame = bytes(frame)
+    return Raw(frame[:12] + b"".join(number.to_bytes(2) for tag in tags for number in tag) + frame[12:])
+
+
+def add_rewritten(group):
+    """Changes of the outermost tag, in both directions."""
+    for name, wire, kind, tags, far_tags in REWRITTEN:
+        plain, traffic_class, label = KINDS[kind]
+        frame, far = with_tags(plain, tags), with_tags(plain, far_tags)
+        if tags or far_tags:
+            traffic_class, label = 0, label_of_frame(frame)
+        around = headers(PATH, ETHERNET, hop_limit=64, traffic_class=traffic_class, label=label, source=TUNSRC)
+        group.add(f"attached_frames_with_{name}", L2, ETH4, frame, forward(ETH1, sent(ETH1, around / Raw(bytes(far)))), NO_LINUX)
+        sid = WIRE_SIDS[wire]
+        group.add(
+            f"end_dx2_with_the_opposite_of_{name}", "8986 4.9", ETH1, received(ETH1, carrying(sid, 0, [sid], far)), forward(ETH4, frame),
+            NO_LINUX, counters=counted(sid),
+        )
+    plain = KINDS["ipv4"][0]
+    for name, wire in (("remove", "wire5"), ("translate", "wire4")):
+        sid = WIRE_SIDS[wire]
+        group.add(
+            f"end_dx2_of_a_frame_without_the_tag_to_{name}", "8986 4.9", ETH1, received(ETH1, carrying(sid, 0, [sid], plain)),
+            drop("not_attached"), NO_LINUX, counters=counted(sid, error=True),
+        )
+    far = with_tags(plain, [(0x8100, 1043)])
+    group.add(
+        "end_dx2v_with_the_opposite_of_translate", "8986 4.10", ETH1, received(ETH1, carrying(BY_VLAN, 0, [BY_VLAN], far)),
+        forward(ETH4, with_tags(plain, [(0x8100, 43)])), NO_LINUX, counters=counted(BY_VLAN),
+    )
+    of_42 = [(0x8100, 42)]
+    for name, wire, port, tags, sent_tags in (
+        ("without_a_tag", "wire2", ETH3, [], []),
+        ("with_a_tag", "wire0", ETH0, of_42, of_42),
+        ("with_a_tag_that_is_added", "wire3", ETH4, [], of_42),
+    ):
+        sid = WIRE_SIDS[wire]
+        largest, more = (addressed(CUSTOMER["dst"], 0x88B5, length) for length in (1500, 1501))
+        group.add(
+            f"end_dx2_of_the_mtu_{name}", "8986 4.9", ETH1, received(ETH1, carrying(sid, 0, [sid], with_tags(largest, tags))),
+            forward(port, with_tags(largest, sent_tags)), NO_LINUX, counters=counted(sid),
+        )
+        group.add(
+            f"end_dx2_of_one_octet_more_than_the_mtu_{name}", "8200 5", ETH1, received(ETH1, carrying(sid, 0, [sid], with_tags(more, tags))),
+            drop("too_big"), NO_LINUX, counters=counted(sid, error=True),
+        )
+
+
 def groups():
     """Returns the vector files of this module."""
     group = Group("ether", "Ether devices, whose frames all take a segment list, and the SIDs that send frames into them.", NODE)
     add_headends(group)
     add_drops(group)
     add_sids(group)
+    add_csids(group)
     attached = Group("ether_attached", "Interfaces whose frames, all or of some VLANs, take the path of an ether device.", ATTACHED)
     add_attached(attached)
+    add_rewritten(attached)
     return [group, attached]

@@ -31,7 +31,8 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct Device {
     /// NAME { segs A,B,... | policy NAME } [red] [mtu N] [tunsrc ADDRESS]
-    /// [attach DEV [ all | untagged | vlan VID [inner VID] ]]
+    /// [attach DEV [ all | untagged | vlan VID [inner VID] ]
+    /// [ rewrite pop | push VID | translate VID ]]
     #[arg(required = true, trailing_var_arg = true, value_name = "ARG")]
     pub args: Vec<String>,
 }
@@ -39,7 +40,8 @@ pub struct Device {
 /// An interface, its frames, and the device.
 #[derive(Debug, clap::Args)]
 pub struct Attach {
-    /// DEV [ all | untagged | vlan VID [inner VID] ] to NAME
+    /// DEV [ all | untagged | vlan VID [inner VID] ] [ rewrite pop | push VID | translate VID ]
+    /// to NAME
     #[arg(required = true, trailing_var_arg = true, value_name = "ARG")]
     pub args: Vec<String>,
 }

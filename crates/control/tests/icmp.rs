@@ -6,11 +6,13 @@ use std::net::Ipv6Addr;
 use sidestep_control::compile::PolicyInfo;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
+use sidestep_control::icmp::frame;
 use sidestep_control::icmp::relay::{Relayed, relay as relay_to};
 use sidestep_datapath::abi::REASONS;
 use sidestep_datapath::{Report, ViewId};
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use sidestep_testkit::random::Random;
+use sidestep_wire::{EthernetView, Ipv4View, Ipv6View, Protocol, checksum};
 
 /// Relays an error of a node whose addresses are not the inner source.
 fn relay<'a>(heard: &[u8], policies: impl Iterator<Item = &'a PolicyInfo>) -> Option<Relayed> {
@@ -79,6 +81,7 @@ fn reports(packet: &[u8], value: u32, proto: u8) -> impl Iterator<Item = Report>
         proto,
         view: ViewId(0),
         destination: address("fc0f::1"),
+        is_frame: false,
         length: packet.len() as u32,
         packet: packet.to_vec(),
     })
@@ -130,6 +133,105 @@ fn a_message_quotes_only_the_reported_packet() {
         }
     }
     assert!(answered > 1000 && silent > 1000, "{answered}, {silent}");
+}
+
+/// The report of a frame with these tags and this type that exceeds an ether device by some octets.
+fn too_long(tags: &[u8], ethertype: [u8; 2], packet: &[u8]) -> Report {
+    let ends = [2, 0, 0, 0, 0xbb, 2, 2, 0, 0, 0, 0xaa, 1];
+    let bytes = [&ends[..], tags, &ethertype, packet].concat();
+    Report {
+        time: 0,
+        ifindex: 1,
+        reason: REASONS
+            .iter()
+            .find(|reason| reason.name == "too_big")
+            .expect("a reason"),
+        value: 1400 + tags.len() as u32,
+        proto: 143,
+        view: ViewId(0),
+        destination: Ipv6Addr::UNSPECIFIED,
+        is_frame: true,
+        length: bytes.len() as u32,
+        packet: bytes,
+    }
+}
+
+const IPV6_TYPE: [u8; 2] = [0x86, 0xdd];
+const IPV4_TYPE: [u8; 2] = [8, 0];
+
+#[test]
+fn the_source_in_a_frame_that_is_too_long_hears_from_its_destination() {
+    let tags = [0x88, 0xa8, 0, 100, 0x81, 0, 0, 200];
+    let packet = ipv6("2001:db8::1", "2001:db8::2", 17, &[5; 1400]);
+    for tags in [&tags[..], &tags[4..], &[]] {
+        let (kind, sent) = frame::answer(&too_long(tags, IPV6_TYPE, &packet)).expect("a message");
+        assert_eq!(kind, Kind::TooBig { mtu: 1400 });
+        assert_eq!(
+            sent[..12],
+            [2, 0, 0, 0, 0xaa, 1, 2, 0, 0, 0, 0xbb, 2],
+            "the addresses change places"
+        );
+        assert_eq!(&sent[12..12 + tags.len()], tags);
+        let sent = &sent[14 + tags.len()..];
+        assert_eq!(sent.len(), 1280, "RFC 4443 2.4(c)");
+        let (header, message) = Ipv6View::parse(sent).expect("IPv6");
+        assert_eq!(header.source(), address("2001:db8::2"));
+        assert_eq!(header.destination(), address("2001:db8::1"));
+        let sum = checksum::upper_layer(header.ends(), Protocol::ICMPV6, message);
+        assert_eq!(sum, 0);
+        let head = [&[2, 0][..], &message[2..4], &1400u32.to_be_bytes()].concat();
+        assert_eq!(message[..8], head);
+        assert_eq!(message[8..], packet[..1232]);
+    }
+    let (_, sent) = frame::answer(&too_long(&[], IPV4_TYPE, &ipv4())).expect("a message");
+    let (header, message) = Ipv4View::parse(&sent[14..]).expect("IPv4");
+    assert_eq!(header.source().octets(), [198, 51, 100, 1]);
+    assert_eq!(header.destination().octets(), [192, 0, 2, 1]);
+    assert!(header.has_right_checksum());
+    assert_eq!(checksum::checksum(message), 0);
+    assert_eq!(message[..2], [3, 4]);
+    assert_eq!(message[4..8], [0, 0, 5, 120]);
+    assert_eq!(message[8..], ipv4());
+}
+
+#[test]
+fn frames_without_a_source_to_tell_get_no_message() {
+    let packet = ipv6("2001:db8::1", "2001:db8::2", 17, &[5; 1400]);
+    let silent = |what, report: &Report| assert_eq!(frame::answer(report), None, "{what}");
+    let arp = too_long(&[], [8, 6], &packet);
+    silent("ARP", &arp);
+    let mut without_df = ipv4();
+    without_df[6] = 0;
+    silent(
+        "IPv4 that may be fragmented",
+        &too_long(&[], IPV4_TYPE, &without_df),
+    );
+    let error = ipv6("2001:db8::1", "2001:db8::2", 58, &[1; 1400]);
+    silent("an ICMPv6 error", &too_long(&[], IPV6_TYPE, &error));
+    let group = ipv6("2001:db8::1", "ff02::1", 17, &[5; 1400]);
+    silent("a multicast packet", &too_long(&[], IPV6_TYPE, &group));
+    for octet in [0, 6] {
+        let mut report = too_long(&[], IPV6_TYPE, &packet);
+        report.packet[octet] |= 1;
+        silent("a frame with a group address", &report);
+    }
+    let mut report = too_long(&[], IPV6_TYPE, &packet);
+    report.is_frame = false;
+    silent("a packet", &report);
+    report.is_frame = true;
+    assert_eq!(answer(&report), None, "a frame is no packet");
+    let mut random = Random::new(1191);
+    let seed = too_long(&[0x81, 0, 0, 5], IPV6_TYPE, &packet[..200]);
+    for _ in 0..20_000 {
+        let mut report = seed.clone();
+        let at = random.below(report.packet.len());
+        report.packet[at] = random.byte();
+        report.packet.truncate(random.below(seed.packet.len() + 1));
+        if let Some((_, sent)) = frame::answer(&report) {
+            let (ethernet, _) = EthernetView::parse(&sent).expect("a frame");
+            assert_eq!(ethernet.destination()[..], report.packet[6..12]);
+        }
+    }
 }
 
 #[test]

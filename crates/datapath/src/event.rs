@@ -1,13 +1,15 @@
 //! Typed events of a trace, decoded from the numbers that the packet path reports.
 
 use crate::abi::{
-    AdjacencyId, GroupId, HeaderSetId, PolicyId, Reason, RouteId, SIDESTEP_TRACE_BEHAVIOR,
-    SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
-    SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT,
-    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
-    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN,
-    SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH, ViewId, sidestep_action, sidestep_trace,
+    AdjacencyId, GroupId, HeaderSetId, PolicyId, Reason, RouteId, SIDESTEP_TAG_CHANGE,
+    SIDESTEP_TAG_ID, SIDESTEP_TAG_POP, SIDESTEP_TAG_PUSH, SIDESTEP_TAG_SET,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP,
+    SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC,
+    SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
+    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
+    SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
+    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_TAG, ViewId, sidestep_action, sidestep_trace,
 };
 
 /// Address bytes of an event in network order. IPv4 occupies the first four bytes.
@@ -192,6 +194,11 @@ pub enum TraceEvent {
         /// New destination address.
         destination: AddressBytes,
     },
+    /// The outermost VLAN tag of a frame was changed.
+    Tag {
+        /// The change.
+        change: TagChange,
+    },
     /// The HMAC of the SRH was verified.
     Hmac {
         /// HMAC Key ID.
@@ -199,6 +206,30 @@ pub enum TraceEvent {
         /// Reason of the failure, or `None` for a correct HMAC.
         failure: Option<&'static Reason>,
     },
+}
+
+/// A change of the outermost VLAN tag, with its VLAN ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagChange {
+    /// Removed.
+    Pop,
+    /// Added, 802.1Q with priority 0.
+    Push(u16),
+    /// Changed; the rest of the tag stays.
+    Set(u16),
+}
+
+impl TagChange {
+    /// Decodes the field `tag` of a route record.
+    fn decode(tag: u32) -> Option<Self> {
+        let id = (tag & SIDESTEP_TAG_ID) as u16;
+        match tag & SIDESTEP_TAG_CHANGE {
+            SIDESTEP_TAG_POP => Some(Self::Pop),
+            SIDESTEP_TAG_PUSH => Some(Self::Push(id)),
+            SIDESTEP_TAG_SET => Some(Self::Set(id)),
+            _ => None,
+        }
+    }
 }
 
 impl TraceEvent {
@@ -238,6 +269,9 @@ impl TraceEvent {
             SIDESTEP_TRACE_DSCP => Self::Dscp {
                 dscp: a,
                 route: RouteId(b),
+            },
+            SIDESTEP_TRACE_TAG => Self::Tag {
+                change: TagChange::decode(a)?,
             },
             SIDESTEP_TRACE_PORT_HOP => Self::PortHop { route: RouteId(b) },
             SIDESTEP_TRACE_BEHAVIOR => Self::Behavior {
@@ -328,11 +362,13 @@ mod tests {
         let event = |kind| {
             TraceEvent::decode(&sidestep_trace {
                 kind,
+                // For TAG.
+                a: SIDESTEP_TAG_POP,
                 ..Default::default()
             })
         };
-        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_PORT_HOP).all(|kind| event(kind).is_some()));
+        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_TAG).all(|kind| event(kind).is_some()));
         assert_eq!(event(0), None);
-        assert_eq!(event(SIDESTEP_TRACE_PORT_HOP + 1), None);
+        assert_eq!(event(SIDESTEP_TRACE_TAG + 1), None);
     }
 }

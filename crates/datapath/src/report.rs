@@ -25,6 +25,8 @@ pub struct Report {
     pub view: ViewId,
     /// Where it was last looked up: the SID that it came to. IPv4 occupies the first four bytes.
     pub destination: Ipv6Addr,
+    /// Whether the packet is an Ethernet frame, which an ether device cannot send.
+    pub is_frame: bool,
     /// Bytes of the whole packet, from its IP header on.
     pub length: u32,
     /// The first of them, as they arrived.
@@ -84,6 +86,7 @@ impl Reported {
                 proto: raw.proto.try_into().ok()?,
                 view: raw.view,
                 destination: raw.destination.into(),
+                is_frame: raw.frame != 0,
                 length: raw.length,
                 packet,
             })),

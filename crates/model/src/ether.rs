@@ -120,6 +120,31 @@ pub struct Attachment {
     pub port: String,
     /// The frames.
     pub frames: AttachedFrames,
+    /// Change of the outermost tag before a frame is sent to the far end. The opposite change applies
+    /// to frames from there.
+    #[serde(default)]
+    pub rewrite: Option<TagRewrite>,
+}
+
+impl Attachment {
+    /// Returns the VLAN of the outermost tag of the attached frames, if they have one.
+    pub fn outer(&self) -> Option<u16> {
+        match self.frames {
+            AttachedFrames::Only(Vids::Outer(vid) | Vids::OuterInner(vid, _)) => Some(vid),
+            AttachedFrames::Only(Vids::Untagged) | AttachedFrames::All => None,
+        }
+    }
+}
+
+/// Change of the outermost VLAN tag of attached frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TagRewrite {
+    /// Remove the tag.
+    Pop,
+    /// Add an 802.1Q tag with this VLAN.
+    Push(u16),
+    /// Change the VLAN of the tag to this one.
+    Translate(u16),
 }
 
 /// Frames of an attached interface.
@@ -273,9 +298,23 @@ impl Node {
         way.map_or(dev, |link| link.ifindex)
     }
 
+    /// Returns the interface toward the senders of frames that this port receives: the attached
+    /// interface if this is the port of an ether device that has one, which segments frames of it.
+    pub fn source_of(&self, port: IfIndex) -> IfIndex {
+        let device = self.ether_of_port(port).map(|(_, device)| device);
+        let attachment = device.and_then(|device| device.attached.as_ref());
+        let interface = attachment.and_then(|it| self.link_by_name(&it.port));
+        interface.map_or(port, |link| link.ifindex)
+    }
+
     /// Returns whether an ether device has this index.
     pub fn is_ether(&self, dev: IfIndex) -> bool {
         self.ether_with_index(dev).is_some()
+    }
+
+    /// Returns the attachment of the ether device with this index.
+    pub fn attachment(&self, dev: IfIndex) -> Option<&Attachment> {
+        self.ether_with_index(dev)?.1.attached.as_ref()
     }
 
     fn ether_with_index(&self, dev: IfIndex) -> Option<(&str, &Ether)> {
@@ -287,13 +326,13 @@ impl Node {
 
     /// Returns the attachments of an interface, each with the port of its device, and with the
     /// device if that is in this namespace.
-    pub fn attachments_of(&self, link: &Link) -> Vec<(AttachedFrames, IfIndex, Option<IfIndex>)> {
+    pub fn attachments_of(&self, link: &Link) -> Vec<(&Attachment, IfIndex, Option<IfIndex>)> {
         let devices = self.ether_ports();
         let attached = devices.filter_map(|(name, device, port)| {
             let attachment = device.attached.as_ref()?;
             let device = self.link_by_name(name).map(|link| link.ifindex);
             let is_here = link.is_named(&attachment.port);
-            is_here.then_some((attachment.frames, port, device))
+            is_here.then_some((attachment, port, device))
         });
         attached.collect()
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_control::compile::Continuation;
-use sidestep_datapath::event::Inner;
+use sidestep_datapath::event::{Inner, TagChange};
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
 use sidestep_model::grammar::{ether, route};
 use sidestep_model::node::{Node, TableId};
@@ -70,6 +70,11 @@ pub enum Step {
     PortHop {
         /// Description.
         summary: &'static str,
+    },
+    /// The outermost VLAN tag of the frame changes.
+    Tag {
+        /// The change.
+        summary: String,
     },
     /// The DSCP selected the route record.
     Class {
@@ -279,6 +284,13 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         Event::Choice { group, route } => chosen::by_flow(names, group, route),
         Event::PortHop { .. } => Step::PortHop {
             summary: "selected by the rules of the ingress port",
+        },
+        Event::Tag { change } => Step::Tag {
+            summary: match change {
+                TagChange::Pop => "removes the outermost tag".into(),
+                TagChange::Push(vid) => format!("adds a tag with VLAN {vid}"),
+                TagChange::Set(vid) => format!("changes the VLAN of the outermost tag to {vid}"),
+            },
         },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
         Event::Behavior { route, .. } => behavior(names, route),

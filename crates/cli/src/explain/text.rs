@@ -167,6 +167,7 @@ fn words(step: &Step) -> (&str, String, &str) {
             format!("{next_hop}, selected by the flow: {own} of {all} slots"),
             source,
         ),
+        Step::Tag { summary } => ("tag", summary.clone(), ""),
         Step::PortHop { summary } => ("next hop", (*summary).to_owned(), ""),
         Step::Class {
             dscp,

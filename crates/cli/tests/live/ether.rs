@@ -14,10 +14,10 @@ use crate::support::ip::Ip;
 use crate::support::node_file::NodeFile;
 use crate::support::{Daemon, begin, eventually, left, output, printed, report, text_of};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 /// MTU of the core. It leaves 9,418 bytes to the frames of a device.
 const CORE_MTU: u32 = 9500;
-const SITES: [&str; 2] = ["1", "2"];
+pub const SITES: [&str; 2] = ["1", "2"];
 
 /// Host `h1` - pe1 - p - pe2 - host `h2`. Each edge has a bridge with the port `cust` to its host.
 /// Sidestep runs at the edges; `p` is Linux.
@@ -157,7 +157,7 @@ fn device(edge: &Namespace) -> report::Ether {
 }
 
 /// A frame between two locally administered addresses: type and payload, padded to this length.
-fn frame(rest: &[u8], length: usize) -> Vec<u8> {
+pub fn frame(rest: &[u8], length: usize) -> Vec<u8> {
     let addresses = [[2, 0, 0, 0, 0, 0x99], [2, 0, 0, 0, 0, 0x11]].concat();
     let mut frame = [&addresses[..], rest].concat();
     let pattern = (0..).map(|number: usize| number as u8);
@@ -165,7 +165,7 @@ fn frame(rest: &[u8], length: usize) -> Vec<u8> {
     frame
 }
 
-fn frames() -> Vec<(&'static str, Vec<u8>)> {
+pub fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let broadcast = |mut frame: Vec<u8>| {
         frame[..6].fill(0xff);
         frame
@@ -342,6 +342,17 @@ fn a_removed_device_is_forgotten_and_nothing_else() {
     Ip::new(edge).all([&format!("link set lan2 netns {inside}")[..]]);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(names(), ["lan0", "lan2"]);
+    // No interface of this namespace has the name, and routes may.
+    for route in [
+        "fc00:1::d3/128 encap seg6local action End.DT2U l2dev lan2 dev core",
+        "fc00:1::d4/128 encap seg6local action End.DX2 oif lan2 dev core",
+    ] {
+        let words = ["route", "add"].into_iter().chain(route.split(' '));
+        printed(edge, &words.collect::<Vec<_>>());
+    }
+    let routes = printed(edge, &["route", "show"]);
+    assert!(routes.contains("End.DT2U l2dev lan2 "), "{routes}");
+    assert!(routes.contains("End.DX2 oif lan2 "), "{routes}");
     netns("del");
     eventually("a forgotten device", || (names() == ["lan0"]).then_some(()));
     assert!(device(edge).invalid.is_none());
@@ -448,94 +459,4 @@ routes: [fc00:1::d2/128 encap seg6local action End.DT2U l2dev lan0 dev core]
     assert_eq!(shown(edge, "x", "mtu"), None);
     drop(daemon);
     assert_eq!(shown(edge, "lan1", "mtu"), None);
-}
-
-#[test]
-fn an_attached_interface_is_a_wire_to_the_other_site() {
-    let Some(_turn) = begin() else { return };
-    let sites = Sites::new("liveetherwire");
-    let mut daemons = Vec::new();
-    for (site, other) in SITES.iter().zip(["2", "1"]) {
-        let edge = sites.edge(site);
-        Ip::new(edge).all(["link set cust nomaster", "link del br0"]);
-        daemons.push(Daemon::start(edge, &["core"]));
-        let list = format!("fc00:{other}::d2");
-        printed(edge, &["ether", "add", "wire", "segs", &list]);
-        let sid = format!("fc00:{site}::d2/128");
-        let words = "encap seg6local action End.DX2 oif wire dev core";
-        let words: Vec<&str> = ["route", "add", &sid]
-            .into_iter()
-            .chain(words.split(' '))
-            .collect();
-        printed(edge, &words);
-    }
-    let attach = |frames: &str| {
-        for site in SITES {
-            let words = format!("ether attach cust {frames} to wire");
-            printed(
-                sites.edge(site),
-                &words.split_whitespace().collect::<Vec<_>>(),
-            );
-        }
-    };
-    attach("all");
-    for site in SITES {
-        eventually("a path", || {
-            let devices: report::Ethers = report(sites.edge(site), Request::ShowEthers);
-            devices[0].invalid.is_none().then_some(())
-        });
-    }
-    let [a, b] = ["h1", "h2"].map(|host| sites.socket(host));
-    let crosses = |kind: &str, frame: &[u8], expected: bool| {
-        for (from, to) in [(&a, &b), (&b, &a)] {
-            to.drain().expect("receive");
-            from.send(frame).expect("send");
-            let patience = if expected { SECOND } else { SECOND / 10 };
-            let found = to.receive(patience).expect("receive");
-            let wanted = expected.then(|| frame.to_vec());
-            assert_eq!(found, wanted, "{kind}");
-        }
-    };
-    for (kind, frame) in frames() {
-        crosses(kind, &frame, true);
-    }
-    let devices: report::Ethers = report(sites.edge("1"), Request::ShowEthers);
-    let number = frames().len() as u64;
-    let counted = (
-        devices[0].encapsulated_packets,
-        devices[0].delivered_packets,
-    );
-    assert_eq!(counted, (number, number));
-    let doctor = printed(sites.edge("1"), &["show", "status"]);
-    assert!(!doctor.contains("ether_"), "{doctor}");
-    let pause = frame(b"\x88\x08\x00\x01", 60);
-    let lldp = [&[0x01, 0x80, 0xc2, 0, 0, 0x0e][..], &pause[6..]].concat();
-    let pause = [&[0x01, 0x80, 0xc2, 0, 0, 0x01][..], &pause[6..]].concat();
-    crosses("a reserved address", &lldp, true);
-    crosses("a pause frame", &pause, false);
-    attach("vlan 42");
-    let tagged = |vid: u8| frame(&[0x81, 0, 0, vid, 0x88, 0xb5], 68);
-    crosses("the VLAN", &tagged(42), true);
-    crosses("another VLAN", &tagged(43), false);
-    crosses("no VLAN", &frame(b"\x88\xb5", 60), false);
-    let refused = output(
-        sites.edge("1"),
-        &["ether", "attach", "core", "all", "to", "wire"],
-    );
-    let why = text_of(&refused);
-    assert!(
-        why.contains("core cannot be attached: it is a port that routes"),
-        "{why}"
-    );
-
-    // Senders may leave segmentation and checksums to the receiver.
-    attach("all");
-    let hosts = ["h1", "h2"].map(|host| sites.node(host));
-    for (host, number) in hosts.iter().zip(SITES) {
-        let address = format!("address add 10.0.0.{number}/24 dev eth0");
-        Ip::new(host).all([&address[..], "link set eth0 mtu 1500"]);
-    }
-    transfer(hosts[0], hosts[1], "10.0.0.2".parse().expect("an address"));
-    printed(sites.edge("1"), &["ether", "detach", "wire"]);
-    crosses("a detached interface", &frame(b"\x88\xb5", 60), false);
 }

@@ -17,6 +17,7 @@ mod doctor;
 mod domain;
 mod end_to_end;
 mod ether;
+mod ether_wire;
 mod exec;
 mod exec_traffic;
 mod extension_headers;

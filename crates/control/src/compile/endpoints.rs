@@ -10,12 +10,13 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
     SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PSP,
     SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_SIDESTEP_ONLY,
-    SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action,
-    sidestep_route,
+    SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, SIDESTEP_TAG_POP, SIDESTEP_TAG_PUSH, SIDESTEP_TAG_SET,
+    SIDESTEP_VLAN_KEY_PRESENT, sidestep_action, sidestep_route,
 };
 use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::behavior::proxy::OnDown;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
+use sidestep_model::ether::{Attachment, TagRewrite};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Family, NextHop, RouteKey};
 use sidestep_model::vlan::{Vids, VlanTableId};
@@ -184,6 +185,7 @@ impl RouteCompiler<'_> {
         Ok(sidestep_route {
             flags: flags as u8,
             adjacency: self.store.adjacency(way, Via::Link, None)?,
+            tag: self.node.attachment(dev).map_or(0, tag_from_far_end),
             ..record(action)
         })
     }
@@ -208,6 +210,7 @@ impl RouteCompiler<'_> {
         let node = self.node;
         for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
             // Ignore entries whose interface does not exist.
+            let tag = node.attachment(dev).map_or(0, tag_from_far_end);
             let dev = node.way_into(dev);
             if !node.links.contains_key(&dev) {
                 continue;
@@ -215,6 +218,7 @@ impl RouteCompiler<'_> {
             let adjacency = self.store.adjacency(dev, Via::Link, None)?;
             let route = self.store.unowned(sidestep_route {
                 adjacency,
+                tag,
                 ..record(SIDESTEP_ROUTE_FORWARD)
             })?;
             self.store.insert(view, of_vlans(key.vids), route);
@@ -292,6 +296,27 @@ pub(super) fn of_vlans(vids: Vids) -> Prefix {
     let mut address = [0; 16];
     address[..4].copy_from_slice(ids.as_flattened());
     Prefix { address, length }
+}
+
+/// Returns the change of the outermost tag (`SIDESTEP_TAG_*`) of frames of an attachment.
+pub(super) fn tag_toward_far_end(attachment: &Attachment) -> u16 {
+    match attachment.rewrite {
+        None => 0,
+        Some(TagRewrite::Pop) => SIDESTEP_TAG_POP as u16,
+        Some(TagRewrite::Push(vid)) => SIDESTEP_TAG_PUSH as u16 | vid,
+        Some(TagRewrite::Translate(vid)) => SIDESTEP_TAG_SET as u16 | vid,
+    }
+}
+
+/// Returns the opposite of [`tag_toward_far_end`].
+fn tag_from_far_end(attachment: &Attachment) -> u16 {
+    let change = match attachment.rewrite {
+        None => return 0,
+        Some(TagRewrite::Pop) => SIDESTEP_TAG_PUSH,
+        Some(TagRewrite::Push(_)) => return SIDESTEP_TAG_POP as u16,
+        Some(TagRewrite::Translate(_)) => SIDESTEP_TAG_SET,
+    };
+    change as u16 | attachment.outer().unwrap_or_default()
 }
 
 fn with_hmac(mut out: sidestep_route, local: &Seg6Local) -> sidestep_route {

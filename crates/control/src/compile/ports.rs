@@ -14,14 +14,14 @@ use sidestep_datapath::abi::{
     sidestep_route,
 };
 use sidestep_datapath::{AdjacencyId, FibKey, RouteId, ViewId};
-use sidestep_model::ether::{self, AttachedFrames};
+use sidestep_model::ether::{self, AttachedFrames, Attachment};
 use sidestep_model::node::{IfIndex, Link};
 use sidestep_model::route::Family;
 use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use super::builder::ViewBuilder;
 use super::chain::Chain;
-use super::endpoints::of_vlans;
+use super::endpoints::{of_vlans, tag_toward_far_end};
 use super::error::CompileError;
 use super::index::{Continuation, ViewInfo};
 use super::keys::{Via, ViewKey};
@@ -119,9 +119,12 @@ impl ViewBuilder<'_> {
         let (views, store) = (&mut self.routes.views, &mut self.routes.store);
         let view = views.view_of(store, &Arc::new(chain.into()))?;
         let segmenter = segmenter.and_then(|dev| store.adjacency(dev, Via::Link, None).ok());
+        let device = self.routes.node.ether_of_port(port);
+        let attachment = device.and_then(|(_, device)| device.attached.as_ref());
         let index = store.unowned(sidestep_route {
             view6: view,
             adjacency: segmenter.unwrap_or(AdjacencyId::NONE),
+            tag: attachment.map_or(0, tag_toward_far_end),
             ..record(SIDESTEP_ROUTE_NEXT)
         })?;
         store.set_continuation(index, Some(Continuation::Next));
@@ -132,18 +135,18 @@ impl ViewBuilder<'_> {
     fn attach(
         &mut self,
         record: &mut sidestep_port,
-        attachments: &[(AttachedFrames, IfIndex, Option<IfIndex>)],
+        attachments: &[(&Attachment, IfIndex, Option<IfIndex>)],
     ) -> Result<(), CompileError> {
         let mut prefixes = Vec::new();
-        for (frames, port, device) in attachments {
+        for (attachment, port, device) in attachments {
             let route = self.ether_route(*port, *device)?;
-            match frames {
+            match attachment.frames {
                 AttachedFrames::All => {
                     record.flags |= SIDESTEP_PORT_ETHER;
                     record.return_l2 = route;
                     return Ok(());
                 }
-                AttachedFrames::Only(vids) => prefixes.push((of_vlans(*vids), route)),
+                AttachedFrames::Only(vids) => prefixes.push((of_vlans(vids), route)),
             }
         }
         let info = ViewInfo::new(Family::V6, []);

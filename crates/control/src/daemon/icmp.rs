@@ -14,10 +14,11 @@ use sidestep_model::route::{Encap, Route};
 
 use super::{Daemon, nanoseconds};
 use crate::compile::Compiled;
+use crate::fragment::socket::FrameSender;
 use crate::icmp::answer::answer;
 use crate::icmp::relay::{Relayed, relay};
 use crate::icmp::socket::Sockets;
-use crate::icmp::{Counts, Message};
+use crate::icmp::{Counts, Kind, Message, frame};
 use crate::report;
 
 /// Maximum number of messages per round of the event loop.
@@ -31,6 +32,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Icmp {
     sockets: Option<Sockets>,
+    /// For messages into ether devices.
+    frames: Option<FrameSender>,
     /// Reason why there are no sockets.
     problem: Option<String>,
     retry: Instant,
@@ -73,6 +76,7 @@ impl Icmp {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
         let mut icmp = Self {
             sockets: None,
+            frames: None,
             problem: None,
             retry: now,
             answered: Counts::new(),
@@ -95,9 +99,10 @@ impl Icmp {
             return;
         }
         self.retry = now + RETRY;
-        match Sockets::open() {
-            Ok(sockets) => {
+        match Sockets::open().and_then(|sockets| Ok((sockets, FrameSender::open()?))) {
+            Ok((sockets, frames)) => {
                 self.sockets = Some(sockets);
+                self.frames = Some(frames);
                 self.problem = None;
             }
             Err(error) => self.problem = Some(format!("ICMP errors cannot be sent: {error}")),
@@ -123,6 +128,17 @@ impl Icmp {
         self.failed += u64::from(sent.is_err());
         sent.is_ok()
     }
+
+    /// Sends a frame with a message of this kind out of the interface that it answers.
+    fn send_frame(&mut self, kind: Kind, egress: IfIndex, frame: &[u8]) {
+        let Some(frames) = &self.frames else {
+            return;
+        };
+        match frames.send(egress, frame) {
+            Ok(()) => *self.answered.entry(kind.name()).or_default() += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
 }
 
 impl Daemon {
@@ -134,6 +150,10 @@ impl Daemon {
         for report in self.kernel.reports(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(report.time)) > TIMEOUT {
                 continue;
+            }
+            if let Some((kind, frame)) = frame::answer(&report) {
+                let port = self.mirror.node().source_of(IfIndex(report.ifindex));
+                self.icmp.send_frame(kind, port, &frame);
             }
             let Some(message) = answer(&report) else {
                 continue;
@@ -302,6 +322,7 @@ ports:
                 proto: 0,
                 view,
                 destination: std::net::Ipv6Addr::UNSPECIFIED,
+                is_frame: false,
                 length: 0,
                 packet: Vec::new(),
             };

@@ -8,8 +8,12 @@ use sidestep_wire::{Ends, FragmentView, Icmp, IcmpView, Icmpv6Type, Protocol, ch
 use super::packet::{Chain, error_receiver_v6, version};
 use super::{Kind, Limit, Message, error};
 
-/// Returns the message to send for a report, or none if the RFCs forbid one.
+/// Returns the message to send for a report of a packet, or none if the RFCs forbid one. Frames
+/// have [`super::frame::answer`].
 pub fn answer(report: &Report) -> Option<Message> {
+    if report.is_frame {
+        return None;
+    }
     let pointer = report.value;
     let kind = match report.reason.name {
         // RFC 8754 2.1, 2.1.2.2, 4.3.1.1 S10, 4.3.2; RFC 8986 4.1 S09, 4.4 S03; RFC 8200 4.4.

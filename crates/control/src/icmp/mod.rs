@@ -6,6 +6,7 @@
 //! Linux chooses source address and route, as for its own errors.
 
 pub mod answer;
+pub mod frame;
 pub mod packet;
 pub mod relay;
 pub mod socket;

@@ -7,7 +7,7 @@ use sidestep_datapath::abi::{
 };
 use std::collections::BTreeMap;
 
-use sidestep_datapath::event::Inner;
+use sidestep_datapath::event::{Inner, TagChange};
 use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace, TraceEvent};
 use sidestep_wire::{Ipv4, Protocol};
 
@@ -67,6 +67,7 @@ struct Decided {
     /// Learned headers.
     restored: Option<Vec<u8>>,
     adjacency: Option<AdjacencyId>,
+    tag: Option<TagChange>,
     which_srh_is_unknown: bool,
 }
 
@@ -119,10 +120,24 @@ impl Tables<'_> {
     /// with the next lookup.
     fn stage(&mut self, before: &Expected, trace: &[Trace], halfway: bool) -> Option<Expected> {
         let arrived = &before.frame[..];
-        let decided = decide(arrived, trace, self.image, self.learned)?;
+        let mut decided = decide(arrived, trace, self.image, self.learned)?;
+        let retagged = match decided.tag {
+            Some(change) if decided.carried => {
+                let frame = edit::retag(arrived, change)?;
+                decided.end = frame.len();
+                decided.version = 0;
+                frame
+            }
+            _ => arrived.to_vec(),
+        };
+        let arrived = &retagged[..];
         if decided.version == 0 && !decided.carried {
+            let frame = arrived.get(decided.at..decided.end)?;
             return Some(Expected {
-                frame: arrived.get(decided.at..decided.end)?.to_vec(),
+                frame: match decided.tag {
+                    Some(change) => edit::retag(frame, change)?,
+                    None => frame.to_vec(),
+                },
                 ipv4_checksum: None,
                 labels: vec![],
                 which_srh_is_unknown: before.which_srh_is_unknown,
@@ -323,6 +338,7 @@ fn decide(
                 decided.pops.push((at, bytes as usize));
                 decided.segments_left = decided.segments_left.filter(|(srh, _)| *srh != at);
             }
+            TraceEvent::Tag { change } => decided.tag = Some(change),
             TraceEvent::Push { policy, .. } => decided.policy = Some(policy),
             TraceEvent::Forward { adjacency, .. } => decided.adjacency = Some(adjacency),
             _ => {}

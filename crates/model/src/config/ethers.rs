@@ -45,7 +45,7 @@ pub fn check_attachment(
     words: &Words,
     others: &Ethers,
 ) -> Result<(), ConfigError> {
-    let Some(Attachment { port, frames }) = &ether.attached else {
+    let Some(Attachment { port, frames, .. }) = &ether.attached else {
         return Ok(());
     };
     for (other, there) in others.iter().filter(|(other, _)| *other != name) {

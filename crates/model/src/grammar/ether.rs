@@ -1,5 +1,6 @@
 //! Parser and printer of ether devices: `NAME { segs A,B,… | policy NAME } [red] [mtu N]
-//! [tunsrc ADDRESS] [attach DEV [ all | untagged | vlan VID [inner VID] ]]`.
+//! [tunsrc ADDRESS] [attach DEV [ all | untagged | vlan VID [inner VID] ]
+//! [ rewrite pop | push VID | translate VID ]]`.
 
 use std::fmt::Write;
 
@@ -7,7 +8,9 @@ use super::words::{Once, Words, invalid, unknown};
 use super::{encap, policy};
 use crate::config::{INTERFACE_NAME, is_interface_name};
 use crate::error::ConfigError;
-use crate::ether::{AttachedFrames, Attachment, Ether, EtherPath, MTU_MAX, MTU_MIN, NAME_MAX};
+use crate::ether::{
+    AttachedFrames, Attachment, Ether, EtherPath, MTU_MAX, MTU_MIN, NAME_MAX, TagRewrite,
+};
 use crate::vlan::{VID_MAX, Vids};
 
 const EXPECTED: &str = "segs, policy, red, mtu, tunsrc, attach or detach";
@@ -68,7 +71,7 @@ pub fn parse(words: &mut Words, before: Option<&Ether>) -> Result<(String, Ether
     Ok((name, ether))
 }
 
-/// Parses `DEV [ all | untagged | vlan VID [inner VID] ]`.
+/// Parses `DEV [ all | untagged | vlan VID [inner VID] ] [rewrite …]`.
 fn parse_attachment(words: &mut Words) -> Result<Attachment, ConfigError> {
     let word = words.value("attach", INTERFACE_NAME)?;
     if !is_interface_name(word.text) {
@@ -87,10 +90,40 @@ fn parse_attachment(words: &mut Words) -> Result<Attachment, ConfigError> {
         words.take_if("all");
         AttachedFrames::All
     };
-    Ok(Attachment {
+    let mut attachment = Attachment {
         port: word.text.to_owned(),
         frames,
-    })
+        rewrite: None,
+    };
+    attachment.rewrite = parse_rewrite(words, &attachment)?;
+    Ok(attachment)
+}
+
+/// Parses `[ rewrite pop | push VID | translate VID ]`.
+fn parse_rewrite(
+    words: &mut Words,
+    attachment: &Attachment,
+) -> Result<Option<TagRewrite>, ConfigError> {
+    const EXPECTED: &str = "pop, push VID or translate VID";
+    if words.take_if("rewrite").is_none() {
+        return Ok(None);
+    }
+    let Some(word) = words.take() else {
+        return Err(words.missing("the change of the tag", EXPECTED));
+    };
+    let vid = |words: &mut Words, name| words.number(name, 1, VID_MAX.into());
+    let rewrite = match word.text {
+        "pop" => TagRewrite::Pop,
+        "push" => TagRewrite::Push(vid(words, "push")? as u16),
+        "translate" => TagRewrite::Translate(vid(words, "translate")? as u16),
+        _ => return Err(invalid(word, "rewrite", EXPECTED)),
+    };
+    if attachment.outer().is_none() && !matches!(rewrite, TagRewrite::Push(_)) {
+        let problem = "the attached frames need a tag for";
+        let expected = "`vlan VID` before `rewrite`, or `rewrite push VID`";
+        return Err(ConfigError::new(word.place, problem, word.text, expected));
+    }
+    Ok(Some(rewrite))
 }
 
 /// Parses the name of a device.
@@ -129,8 +162,15 @@ pub fn print(name: &str, ether: &Ether) -> String {
     if let Some(tunsrc) = ether.tunsrc {
         let _ = write!(text, " tunsrc {tunsrc}");
     }
-    if let Some(Attachment { port, frames }) = &ether.attached {
-        let _ = write!(text, " attach {port} {}", frames_text(*frames));
+    if let Some(attachment) = &ether.attached {
+        let frames = frames_text(attachment.frames);
+        let _ = write!(text, " attach {} {frames}", attachment.port);
+        let _ = match attachment.rewrite {
+            None => Ok(()),
+            Some(TagRewrite::Pop) => write!(text, " rewrite pop"),
+            Some(TagRewrite::Push(vid)) => write!(text, " rewrite push {vid}"),
+            Some(TagRewrite::Translate(vid)) => write!(text, " rewrite translate {vid}"),
+        };
     }
     text
 }
@@ -150,13 +190,16 @@ pub fn frames_text(frames: AttachedFrames) -> String {
 /// Returns the words that may follow these words on the line of a device, for shell completion.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     let there = |word: &str| words.contains(&word);
-    if let None | Some(&("segs" | "policy" | "mtu" | "tunsrc" | "attach" | "vlan" | "inner")) =
-        words.last()
-    {
-        return vec![];
-    }
-    if let [.., "attach", _] = words {
-        return vec!["all", "untagged", "vlan"];
+    match words {
+        []
+        | [
+            ..,
+            "segs" | "policy" | "mtu" | "tunsrc" | "attach" | "vlan" | "inner" | "push"
+            | "translate",
+        ] => return vec![],
+        [.., "rewrite"] => return vec!["pop", "push", "translate"],
+        [.., "attach", _] => return vec!["all", "untagged", "vlan", "rewrite"],
+        _ => {}
     }
     let fits = |word: &&str| match *word {
         "segs" | "policy" => !there("segs") && !there("policy"),
@@ -183,6 +226,9 @@ mod tests {
             "wire0 segs fc00:2::d2 attach eth1 all",
             "wire0 segs fc00:2::d2 attach eth1 untagged",
             "wire0 segs fc00:2::d2 attach eth1 vlan 4094 inner 1",
+            "wire0 segs fc00:2::d2 attach eth1 vlan 42 rewrite pop",
+            "wire0 segs fc00:2::d2 attach eth1 untagged rewrite push 4094",
+            "wire0 segs fc00:2::d2 attach eth1 vlan 42 inner 1 rewrite translate 43",
         ] {
             let (name, ether) = read(line).expect(line);
             assert_eq!(print(&name, &ether), line);
@@ -203,7 +249,10 @@ mod tests {
         assert_eq!(after(""), [""; 0]);
         let all = ["segs", "policy", "red", "mtu", "tunsrc", "attach"];
         assert_eq!(after("lan0"), all);
-        assert_eq!(after("lan0 attach eth1"), ["all", "untagged", "vlan"]);
+        let frames = ["all", "untagged", "vlan", "rewrite"];
+        assert_eq!(after("lan0 attach eth1"), frames);
+        let changes = ["pop", "push", "translate"];
+        assert_eq!(after("lan0 attach eth1 vlan 4 rewrite"), changes);
         assert_eq!(after("lan0 segs"), [""; 0]);
         assert_eq!(after("lan0 segs fc00::1 red"), ["mtu", "tunsrc", "attach"]);
     }
@@ -243,6 +292,26 @@ mod tests {
             (
                 "lan0 segs fc00::1 attach eth1 vlan 1 inner 0",
                 "word 9: invalid",
+            ),
+            (
+                "lan0 segs fc00::1 attach eth1 vlan 1 rewrite",
+                "word 9: missing the change of the tag",
+            ),
+            (
+                "lan0 segs fc00::1 attach eth1 vlan 1 rewrite swap",
+                "word 9: invalid `rewrite`",
+            ),
+            (
+                "lan0 segs fc00::1 attach eth1 vlan 1 rewrite push 4095",
+                "word 10: invalid `push`",
+            ),
+            (
+                "lan0 segs fc00::1 attach eth1 all rewrite pop",
+                "word 8: the attached frames need a tag for",
+            ),
+            (
+                "lan0 segs fc00::1 attach eth1 untagged rewrite translate 5",
+                "word 8: the attached frames need a tag for",
             ),
             (
                 "lan0 segs fc00::1 attach eth1 detach",

@@ -5,6 +5,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
     sidestep_hmac_key, sidestep_policy,
 };
+use sidestep_datapath::event::TagChange;
 use sidestep_wire::Protocol;
 
 use super::super::packet::extension_length;
@@ -115,6 +116,21 @@ pub(super) fn push(
     packet.splice(..0, outer);
     set_payload_length(packet);
     Some(label.is_none())
+}
+
+/// Returns the frame with its outermost VLAN tag changed.
+pub(super) fn retag(frame: &[u8], change: TagChange) -> Option<Vec<u8>> {
+    let (ends, rest) = frame.split_at_checked(12)?;
+    let control = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]);
+    let rest = match change {
+        TagChange::Pop => rest[4..].to_vec(),
+        TagChange::Push(id) => [&[0x81, 0], &id.to_be_bytes()[..], rest].concat(),
+        TagChange::Set(id) => {
+            let control = (control & 0xf000 | id).to_be_bytes();
+            [&rest[..2], &control, &rest[4..]].concat()
+        }
+    };
+    Some([ends, &rest].concat())
 }
 
 fn set_payload_length(packet: &mut [u8]) {
