@@ -37,9 +37,7 @@ impl Daemon {
                 from,
                 port,
             } => json(self.selected_route(*destination, *from, port)?),
-            Request::Change { noun, verb, args } => {
-                self.change_own(|own, node| own::change(own, node, *noun, *verb, args))
-            }
+            Request::Change { noun, verb, args } => self.change_entry(*noun, *verb, args),
             Request::ShowVlans => {
                 let node = self.mirror.node();
                 let vlans = self.own.vlans.iter();

@@ -13,9 +13,10 @@ use sidestep_model::node::Node;
 use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
+use super::own;
 use super::policy_batch::check_binding_sids;
 use super::{Daemon, DaemonError, Devices, ether, ports};
-use crate::api::{self, ConfigText, group_name};
+use crate::api::{self, ConfigText, Noun, Verb, group_name};
 use crate::report;
 
 /// A configuration to apply.
@@ -123,6 +124,22 @@ impl Daemon {
     ) -> Result<Value, String> {
         let mut own = self.own.clone();
         change(&mut own, self.node())?;
+        self.exchange_and_save(self.options.ports.clone(), own)?;
+        Ok(Value::Null)
+    }
+
+    /// Executes `sidestep NOUN VERB ARGS`. It may name interfaces that do not exist here, as far as the
+    /// configuration has them: ports, and ether devices in other network namespaces.
+    pub(super) fn change_entry(
+        &mut self,
+        noun: Noun,
+        verb: Verb,
+        args: &[String],
+    ) -> Result<Value, String> {
+        let mut own = self.own.clone();
+        let names = self.known_names();
+        own::change(&mut own, self.node(), &names, noun, verb, args)?;
+        self.devices.extend(names.into_absent());
         self.exchange_and_save(self.options.ports.clone(), own)?;
         Ok(Value::Null)
     }

@@ -209,7 +209,7 @@ fn check_attachments(
     wanted: &Ethers,
 ) -> Result<(), String> {
     for (name, device) in wanted {
-        let Some(Attachment { port, frames }) = &device.attached else {
+        let Some(Attachment { port, frames, .. }) = &device.attached else {
             continue;
         };
         let Some(link) = node.link_by_name(port) else {
@@ -373,8 +373,9 @@ impl Daemon {
         }
         let node = self.mirror.node();
         let is_gone = |name: &&String| node.link_by_name(&ether::port_name(name)).is_none();
-        let known = self.ethers.known.keys();
-        let gone: Vec<String> = known.filter(is_gone).cloned().collect();
+        // The configuration has a device only after its pair exists.
+        let gone = self.own.ethers.keys().filter(is_gone);
+        let gone: Vec<String> = gone.cloned().collect();
         for name in &gone {
             self.ethers.known.remove(name);
             self.own.ethers.remove(name);

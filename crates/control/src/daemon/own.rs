@@ -11,7 +11,7 @@ use sidestep_model::config::{
 };
 use sidestep_model::domain::Entry;
 use sidestep_model::ether::{Ether, EtherPath};
-use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
+use sidestep_model::grammar::{Context, Names, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::policy::{is_steering, named};
@@ -203,9 +203,9 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     node
 }
 
-fn context(node: &Node) -> Context<'_> {
+fn context(names: &dyn Names) -> Context<'_> {
     Context {
-        names: node,
+        names,
         family: None,
         owner: Owner::Sidestep,
     }
@@ -218,32 +218,33 @@ fn context(node: &Node) -> Context<'_> {
 pub(crate) fn change(
     own: &mut Overlay,
     node: &Node,
+    names: &dyn Names,
     noun: Noun,
     verb: Verb,
     args: &[String],
 ) -> Result<(), String> {
-    let change = match noun {
-        Noun::Route => change_route,
-        Noun::Rule => change_rule,
-        Noun::Policy => change_policy,
-        Noun::Vlan => change_vlan,
-        Noun::Domain => change_domain,
-        Noun::Ether => super::ether::change,
-    };
-    change(own, node, verb, args)
+    match noun {
+        Noun::Route => change_route(own, node, names, verb, args),
+        Noun::Rule => change_rule(own, node, verb, args),
+        Noun::Policy => change_policy(own, node, verb, args),
+        Noun::Vlan => change_vlan(own, names, verb, args),
+        Noun::Domain => change_domain(own, node, verb, args),
+        Noun::Ether => super::ether::change(own, node, verb, args),
+    }
 }
 
 /// Executes `sidestep route VERB WORDS`. On an error nothing changes.
 fn change_route(
     own: &mut Overlay,
     node: &Node,
+    names: &dyn Names,
     verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
     if verb == Verb::Del {
-        return delete(own, node, words);
+        return delete(own, node, names, words);
     }
-    let ctx = context(node);
+    let ctx = context(names);
     let mut words = Words::from_args(words);
     let route = read_own_route(&mut words, &ctx, node).map_err(|error| error.to_string())?;
     if verb == Verb::Add
@@ -261,8 +262,13 @@ fn change_route(
 }
 
 /// Executes `sidestep vlan VERB WORDS`. On an error nothing changes.
-fn change_vlan(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> Result<(), String> {
-    let ctx = context(node);
+fn change_vlan(
+    own: &mut Overlay,
+    names: &dyn Names,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let ctx = context(names);
     let mut words = Words::from_args(words);
     if verb == Verb::Del {
         let key = vlan::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
@@ -275,7 +281,7 @@ fn change_vlan(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
     if verb == Verb::Add
         && let Some(there) = own.vlans.get(&key)
     {
-        let words = vlan::print(&key, *there, node);
+        let words = vlan::print(&key, *there, names);
         return Err(format!("the entry exists already: {words} (use `replace`)"));
     }
     own.vlans.insert(key, dev);
@@ -424,8 +430,13 @@ pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
 }
 
 /// `del PREFIX [table T] [metric N]`, or all arguments of the `add`.
-fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String> {
-    let ctx = context(node);
+fn delete(
+    own: &mut Overlay,
+    node: &Node,
+    names: &dyn Names,
+    words: &[String],
+) -> Result<(), String> {
+    let ctx = context(names);
     let wanted = read_own_route(&mut Words::from_args(words), &ctx, node);
     let keys: Vec<RouteKey> = match &wanted {
         Ok(route) => vec![route.key],
@@ -528,7 +539,7 @@ mod tests {
         let words =
             "fc00:9::/64 encap seg6local action End.AM oif eth0 iif eth1 nh6 fc00::2 dev eth0";
         let words: Vec<String> = words.split(' ').map(String::from).collect();
-        change_route(&mut own, &before, Verb::Add, &words).expect("a route");
+        change_route(&mut own, &before, &before, Verb::Add, &words).expect("a route");
         let neighbor = Neighbor {
             lladdr: None,
             permanent: true,
