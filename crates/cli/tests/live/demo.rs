@@ -42,6 +42,7 @@ fn assert_nothing_is_left() {
     for prefix in [
         "ss-demo-",
         "ss-lan-",
+        "ss-vxlan-",
         "ss-evpn-",
         "ss-failures-",
         "ss-dead-",
@@ -52,6 +53,7 @@ fn assert_nothing_is_left() {
         "/run/ss-demo",
         "/run/ss-demo.lock",
         "/run/ss-lan",
+        "/run/ss-vxlan",
         "/run/ss-evpn",
     ] {
         assert!(!Path::new(file).exists(), "{file}");
@@ -139,6 +141,17 @@ fn the_lan_demo_joins_the_bridges_of_three_sites() {
         "no frame twice",
         "a killed daemon lost nothing",
     ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn the_vxlan_demo_measures_vxlan_and_ether_devices_side_by_side() {
+    if !sidestep_testkit::root_or_skip() {
+        return;
+    }
+    let text = shown(&["vxlan"]).expect("no packages");
+    for line in ["round 3", "times VXLAN in XDP frames"] {
         assert!(text.contains(line), "{text}");
     }
 }
