@@ -64,6 +64,12 @@ NOT_IN_THE_ROUTER = r"^(sidestep-(bench|lab|testkit)|csv|image|kuva|libloading|m
 class Architecture(unittest.TestCase):
     maxDiff = None
 
+    def test_lock_files_have_the_dependencies_of_both_workspaces(self):
+        for workspace in (ROOT, ROOT / "bench"):
+            command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+            done = subprocess.run(command, cwd=workspace, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_router_contains_no_crate_of_the_benchmark_or_the_tests(self):
         command = ["cargo", "tree", "--edges", "normal", "--package", "sidestep", "--prefix", "none", "--format", "{p}"]
         tree = subprocess.run([*command, "--locked"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
