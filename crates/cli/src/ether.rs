@@ -95,7 +95,7 @@ impl Command {
 }
 
 /// Returns `DEV … to NAME` as the arguments of a change: `NAME attach DEV …`.
-fn attached(args: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn attached(args: &[String]) -> Result<Vec<String>, String> {
     let words: Vec<&str> = args.iter().flat_map(|arg| arg.split_whitespace()).collect();
     let [frames @ .., "to", name] = &words[..] else {
         return Err("missing `to NAME` at the end; expected DEV [FRAMES] to NAME".into());

@@ -317,7 +317,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Explain(args) => Ok(args),
+            Some(Command::Explain(args)) => Ok(args),
             other => Err(format!("{other:?}")),
         }
     }

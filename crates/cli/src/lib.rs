@@ -9,10 +9,12 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod batch;
 mod check;
 pub mod completion;
 pub mod config;
@@ -59,13 +61,17 @@ pub const VERSION: &str = env!("SIDESTEP_VERSION");
 /// SRv6 data plane for an unmodified Linux kernel.
 #[derive(Debug, Parser)]
 #[command(name = "sidestep", version = VERSION, about, max_term_width = 120)]
+#[command(arg_required_else_help = true)]
 pub struct Cli {
     /// Network namespace of `ip netns` to work in
     #[arg(short = 'n', long, global = true, value_name = "NETNS")]
     pub netns: Option<String>,
+    /// Change entries by the lines of a file, `-` for standard input: NOUN VERB ENTRY, all or none
+    #[arg(short, long, value_name = "FILE")]
+    pub batch: Option<PathBuf>,
     /// Command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// The commands.
@@ -141,12 +147,17 @@ impl Cli {
         if let Some(name) = &self.netns {
             netns::enter(name).map_err(|error| match &self.command {
                 // Status 1 of `doctor` means warnings.
-                Command::Doctor(_) => doctor::DoctorError::Failed(error).into(),
+                Some(Command::Doctor(_)) => doctor::DoctorError::Failed(error).into(),
                 _ => error,
             })?;
         }
         let out: &mut dyn Write = &mut io::BufWriter::new(io::stdout().lock());
-        let outcome = match &self.command {
+        let command = match (&self.command, &self.batch) {
+            (Some(command), None) => command,
+            (None, Some(file)) => return batch::run(file),
+            _ => usage(),
+        };
+        let outcome = match command {
             Command::Run(args) => run::run(args, out),
             Command::Stop(args) => stop::run(args, out),
             Command::Doctor(args) => doctor::run(args, out),
@@ -175,6 +186,15 @@ impl Cli {
         };
         outcome.and(out.flush().map_err(Into::into))
     }
+}
+
+/// Ends the program, because the command line has neither a command nor a batch file, or both.
+fn usage() -> ! {
+    let problem = "expected a COMMAND or `--batch FILE`";
+    let mut command = <Cli as clap::CommandFactory>::command();
+    command
+        .error(clap::error::ErrorKind::MissingSubcommand, problem)
+        .exit()
 }
 
 /// Returns the exit code for an error.

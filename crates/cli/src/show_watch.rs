@@ -243,7 +243,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Show(args) => Ok(args.repeat),
+            Some(Command::Show(args)) => Ok(args.repeat),
             other => Err(format!("{other:?}")),
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sidestep_control::api::{ConfigText, Noun, Request, VERSION, Verb, parse_request};
+use sidestep_control::api::{BatchLine, ConfigText, Noun, Request, VERSION, Verb, parse_request};
 use sidestep_model::config::{File, read_own_route};
 use sidestep_model::grammar::{Context, Words};
 use sidestep_model::node::Node;
@@ -79,6 +79,16 @@ impl Target for Api {
             };
             add(format!("route-{number}"), &request);
         }
+        let line = |number: u32, line: &str| BatchLine {
+            line: number,
+            noun: Noun::Route,
+            verb: Verb::Add,
+            args: line.split(' ').map(str::to_owned).collect(),
+        };
+        let lines = files.iter().flat_map(|file| &file.node.routes).take(3);
+        let changes = (1..).zip(lines).map(|(number, text)| line(number, text));
+        let changes = changes.collect();
+        add("batch".into(), &Request::Batch { changes });
         let text = files.first().map_or("", |file| file.node_text.as_str());
         Self {
             vocabulary: Vocabulary::of(requests.values().map(String::as_str)),

@@ -42,6 +42,7 @@ mod neighbors;
 mod oam;
 mod one_answer;
 mod outer_source;
+mod own_changes;
 mod own_route;
 mod pmtu;
 mod policy;

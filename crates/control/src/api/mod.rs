@@ -78,6 +78,11 @@ pub enum Request {
         /// Arguments after the verb.
         args: Vec<String>,
     },
+    /// `sidestep --batch FILE`: changes of entries, all or none.
+    Batch {
+        /// The changes, in their order.
+        changes: Vec<BatchLine>,
+    },
     /// [`crate::report::Vlans`].
     ShowVlans,
     /// [`crate::report::Domain`].
@@ -285,6 +290,19 @@ pub enum Verb {
     Replace,
     /// Removes it.
     Del,
+}
+
+/// A change of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchLine {
+    /// Line of the batch file, for the error.
+    pub line: u32,
+    /// Kind of the entry.
+    pub noun: Noun,
+    /// Operation.
+    pub verb: Verb,
+    /// Arguments after the verb.
+    pub args: Vec<String>,
 }
 
 /// A request on the wire.

@@ -38,6 +38,7 @@ impl Daemon {
                 port,
             } => json(self.selected_route(*destination, *from, port)?),
             Request::Change { noun, verb, args } => self.change_entry(*noun, *verb, args),
+            Request::Batch { changes } => self.change_batch(changes),
             Request::ShowVlans => {
                 let node = self.mirror.node();
                 let vlans = self.own.vlans.iter();

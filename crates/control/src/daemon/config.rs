@@ -7,16 +7,19 @@ use nix::unistd::Gid;
 use serde_json::Value;
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{PIN_ROOT, ReportRate};
+use sidestep_mirror::Changes;
 use sidestep_model::config::entries::{Difference, Entry, difference, entries};
 use sidestep_model::config::{File, Overlay, Running};
 use sidestep_model::node::Node;
+use sidestep_model::policy::is_steering;
+use sidestep_model::route::{Encap, Route, RouteKey};
 use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
-use super::own;
+use super::own::{self, Changed};
 use super::policy_batch::check_binding_sids;
 use super::{Daemon, DaemonError, Devices, ether, ports};
-use crate::api::{self, ConfigText, Noun, Verb, group_name};
+use crate::api::{self, BatchLine, ConfigText, Noun, Verb, group_name};
 use crate::report;
 
 /// A configuration to apply.
@@ -138,10 +141,78 @@ impl Daemon {
     ) -> Result<Value, String> {
         let mut own = self.own.clone();
         let names = self.known_names();
-        own::change(&mut own, self.node(), &names, noun, verb, args)?;
+        let changed = own::change(&mut own, self.node(), &names, noun, verb, args)?;
+        self.devices.extend(names.into_absent());
+        let own = match changed {
+            Changed::Route(key) => match self.exchange_route(key, own) {
+                None => {
+                    self.save_changes();
+                    return Ok(Value::Null);
+                }
+                Some(own) => own,
+            },
+            Changed::Other => own,
+        };
+        self.exchange_and_save(self.options.ports.clone(), own)?;
+        Ok(Value::Null)
+    }
+
+    /// Executes changes as [`Self::change_entry`] does, all or none.
+    pub(super) fn change_batch(&mut self, changes: &[BatchLine]) -> Result<Value, String> {
+        let mut own = self.own.clone();
+        let mut names = self.known_names();
+        for change in changes {
+            let (noun, verb) = (change.noun, change.verb);
+            own::change(&mut own, self.node(), &names, noun, verb, &change.args)
+                .map_err(|error| format!("line {}: {error}", change.line))?;
+            // Later lines may name a new ether device.
+            if noun == Noun::Ether {
+                let awaited = awaited(&self.options.ports, &own);
+                names = KnownNames::new(self.mirror.node(), &self.devices, awaited);
+            }
+        }
         self.devices.extend(names.into_absent());
         self.exchange_and_save(self.options.ports.clone(), own)?;
         Ok(Value::Null)
+    }
+
+    /// Replaces the overlay by one that differs in this route only, without a full compilation, as a
+    /// change of a route of the kernel. Returns the overlay, with nothing changed, if that is not
+    /// possible.
+    fn exchange_route(&mut self, key: RouteKey, own: Overlay) -> Option<Overlay> {
+        // Steering depends on policies, and the return path of a proxy on ports.
+        let is_alone = |own: &Overlay| {
+            let route = own.routes.get(&key);
+            route.is_none_or(|route| !is_steering(route) && !is_proxy(route))
+        };
+        let is_possible = self.problem.is_none()
+            && self.config.trial.is_none()
+            && self.overlaid.is_separate()
+            && is_alone(&self.own)
+            && is_alone(&own);
+        if !is_possible {
+            return Some(own);
+        }
+        self.monitor.touch();
+        self.ethers.touch();
+        let before = std::mem::replace(&mut self.own, own);
+        let changes = Changes {
+            routes: vec![key],
+            ..Changes::default()
+        };
+        let is_applied = self.apply_incremental(&changes);
+        if is_applied && !self.compiled.index.full.contains_key(&key) {
+            if let Some(route) = self.own.routes.get(&key) {
+                self.devices.note(route, self.mirror.node());
+            }
+            return None;
+        }
+        let own = std::mem::replace(&mut self.own, before);
+        if is_applied {
+            // The full compilation waits for room, or has the error.
+            self.apply_incremental(&changes);
+        }
+        Some(own)
     }
 
     /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
@@ -484,6 +555,12 @@ impl Daemon {
         self.exchange_and_save(ports, self.own.clone())?;
         Ok(Value::Null)
     }
+}
+
+/// Whether a route is the SID of an SR proxy.
+fn is_proxy(route: &Route) -> bool {
+    let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
+    encaps.any(|encap| matches!(encap, Encap::Seg6Local(local) if local.action.is_proxy()))
 }
 
 /// Names of interfaces that may not exist yet.

@@ -51,6 +51,11 @@ impl OverlaidNode {
         }))
     }
 
+    /// Whether it is a separate node.
+    pub(crate) fn is_separate(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn node<'a>(&'a self, mirrored: &'a Node) -> &'a Node {
         self.0.as_ref().unwrap_or(mirrored)
     }
@@ -111,6 +116,15 @@ impl Devices {
         self.0.extend(names);
     }
 
+    /// Records the names of the interfaces of a route.
+    pub(super) fn note(&mut self, route: &Route, mirrored: &Node) {
+        let mut route = route.clone();
+        for dev in mentions_of(&mut route) {
+            let link = mirrored.links.get(dev);
+            self.0.extend(link.map(|link| (*dev, link.name.clone())));
+        }
+    }
+
     /// Replaces interfaces that were recreated. Returns the new index for each old one.
     pub(crate) fn track(
         &mut self,
@@ -156,11 +170,14 @@ fn devices(own: &mut Overlay) -> BTreeSet<IfIndex> {
 /// Mutable references to interfaces in the overlay, except for the keys of neighbors. Rules and the
 /// domain use names.
 fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
-    let hops = own
-        .routes
-        .values_mut()
-        .flat_map(|it| it.next_hops.make_mut());
-    let of_routes = hops.flat_map(|hop| {
+    let of_routes = own.routes.values_mut().flat_map(mentions_of);
+    of_routes.chain(own.vlans.values_mut())
+}
+
+/// As [`mentions`], in a route.
+fn mentions_of(route: &mut Route) -> impl Iterator<Item = &mut IfIndex> {
+    let hops = route.next_hops.make_mut().iter_mut();
+    hops.flat_map(|hop| {
         let local = match &mut hop.encap {
             Some(Encap::Seg6Local(local)) => {
                 [local.oif.as_mut(), local.iif.as_mut(), local.l2dev.as_mut()]
@@ -168,8 +185,7 @@ fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
             _ => [None, None, None],
         };
         hop.dev.iter_mut().chain(local.into_iter().flatten())
-    });
-    of_routes.chain(own.vlans.values_mut())
+    })
 }
 
 fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
@@ -222,15 +238,25 @@ pub(crate) fn change(
     noun: Noun,
     verb: Verb,
     args: &[String],
-) -> Result<(), String> {
+) -> Result<Changed, String> {
     match noun {
-        Noun::Route => change_route(own, node, names, verb, args),
+        Noun::Route => return change_route(own, node, names, verb, args).map(Changed::Route),
         Noun::Rule => change_rule(own, node, verb, args),
         Noun::Policy => change_policy(own, node, verb, args),
         Noun::Vlan => change_vlan(own, names, verb, args),
         Noun::Domain => change_domain(own, node, verb, args),
         Noun::Ether => super::ether::change(own, node, verb, args),
-    }
+    }?;
+    Ok(Changed::Other)
+}
+
+/// Extent of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// One route.
+    Route(RouteKey),
+    /// Something else.
+    Other,
 }
 
 /// Executes `sidestep route VERB WORDS`. On an error nothing changes.
@@ -240,7 +266,7 @@ fn change_route(
     names: &dyn Names,
     verb: Verb,
     words: &[String],
-) -> Result<(), String> {
+) -> Result<RouteKey, String> {
     if verb == Verb::Del {
         return delete(own, node, names, words);
     }
@@ -257,8 +283,9 @@ fn change_route(
     }
     check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
     check_policies(&route, &words, &own.all_policies()).map_err(|error| error.to_string())?;
-    own.routes.insert(route.key, route);
-    Ok(())
+    let key = route.key;
+    own.routes.insert(key, route);
+    Ok(key)
 }
 
 /// Executes `sidestep vlan VERB WORDS`. On an error nothing changes.
@@ -435,7 +462,7 @@ fn delete(
     node: &Node,
     names: &dyn Names,
     words: &[String],
-) -> Result<(), String> {
+) -> Result<RouteKey, String> {
     let ctx = context(names);
     let wanted = read_own_route(&mut Words::from_args(words), &ctx, node);
     let keys: Vec<RouteKey> = match &wanted {
@@ -464,7 +491,7 @@ fn delete(
         ));
     }
     own.routes.remove(&key);
-    Ok(())
+    Ok(key)
 }
 
 const NO_SUCH_ROUTE: &str =
