@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::answers::json;
 use super::fpm::Fpm;
+use super::timers::{Task, Timers};
 use super::urgent::UrgentTables;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request, run_directory};
@@ -64,82 +65,37 @@ impl Daemon {
     /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes its
     /// files, unless the request is to keep them.
     pub fn run(mut self, program: &mut dyn Program) -> Result<End, DaemonError> {
-        let mut settings_due = Instant::now() + SETTINGS_PERIOD;
-        let mut neighbors_due = Instant::now();
-        let mut peers_due = Instant::now() + PEERS_PERIOD;
-        let mut retry_due = Instant::now();
-        let mut status_due = Instant::now();
-        let mut examine_due = Instant::now();
+        let mut timers = Timers::new(Instant::now());
+        timers.set(Task::Settings, Instant::now() + SETTINGS_PERIOD);
+        timers.set(Task::Survey, Instant::now() + PEERS_PERIOD);
         let mut stop = None;
         program.enter(Phase::Ready, &self);
         while stop.is_none() {
             program.turn();
-            self.wait(
-                self.due()
-                    .fold(settings_due.min(neighbors_due), Instant::min),
-            )?;
-            if self
-                .signalled
-                .read(&mut [0; 16])
-                .is_ok_and(|bytes| bytes > 0)
-            {
+            let first = timers.at(Task::Settings).min(timers.at(Task::Neighbors));
+            self.wait(self.due().fold(first, Instant::min))?;
+            if self.is_signalled() {
                 break;
             }
-            self.continue_trace();
-            self.send_icmp();
-            self.send_copies();
-            self.send_fragments();
-            self.replies.flush(Instant::now());
-            self.serve_fpm(program);
-            let mut tables = UrgentTables {
-                suspended: &mut self.suspended,
-                compiler: &mut self.compiler,
-                compiled: &mut self.compiled,
-                kernel: &mut self.kernel,
-                overlaid: &self.overlaid,
-            };
-            let mut urgent = |node: &_, change| tables.apply(node, change);
-            let notified = self.mirror.process_with(&mut urgent);
-            let mut notified = notified.unwrap_or_else(|error| {
-                self.problem = Some(error.to_string());
-                Changes::default()
-            });
-            self.add_noticed(&mut notified);
-            let mut settings = false;
+            self.serve_packets(program);
+            let mut notified = self.read_notifications();
             let now = Instant::now();
-            if now >= settings_due {
-                let begun = processor_time()?;
-                match self.mirror.poll_sysctls() {
-                    Ok(differs) => settings = differs,
-                    Err(error) => self.problem = Some(error.to_string()),
-                }
-                let taken = processor_time()?.saturating_sub(begun);
-                settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
-            }
+            let settings = self.poll_settings(&mut timers, now)?;
             if self.reclaim_due().is_some_and(|due| now >= due) {
                 self.reclaim();
             }
             let services = self.liveness.poll(self.mirror.node(), now);
-            if now >= peers_due {
-                let begun = processor_time()?;
-                self.survey(&mut notified);
-                let taken = processor_time()?.saturating_sub(begun);
-                peers_due = now + PEERS_PERIOD.max(taken * SETTINGS_SHARE);
-            }
+            self.survey(&mut timers, &mut notified, now)?;
             // Retry a failed change: memory may be available again.
-            let again = self.problem.is_some() && now >= retry_due;
+            let again = self.problem.is_some() && timers.is_due(Task::Retry, now);
             let all = again || settings || services;
             if all || !notified.is_empty() {
                 self.on_change(&notified, all);
-                retry_due = now + RETRY;
+                timers.set(Task::Retry, now + RETRY);
             }
-            let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
-            if self.problem.is_none() && is_known {
-                self.suspended.resume(&self.compiled, &self.kernel);
-                self.reply_fpm();
-            }
-            if now >= neighbors_due {
-                neighbors_due = now + neighbors::PERIOD;
+            self.resume_suspended();
+            if timers.is_due(Task::Neighbors, now) {
+                timers.set(Task::Neighbors, now + neighbors::PERIOD);
                 self.refresh_neighbors(now);
             }
             if self.ethers_due().is_some_and(|due| now >= due) {
@@ -154,13 +110,10 @@ impl Daemon {
             if let Some(error) = self.saved.take_error() {
                 program.log(&error);
             }
-            if now >= examine_due {
-                self.restore_files(program);
-                examine_due = now + self.examine_and_measure()?;
-            }
+            self.examine_if_due(&mut timers, now, program)?;
             self.send_events(Instant::now(), false);
-            if now >= status_due {
-                status_due = now + STATUS_PERIOD;
+            if timers.is_due(Task::Status, now) {
+                timers.set(Task::Status, now + STATUS_PERIOD);
                 program.tick(&self);
             }
         }
@@ -168,10 +121,100 @@ impl Daemon {
         self.end(stop)
     }
 
+    /// Returns whether SIGINT or SIGTERM has arrived.
+    fn is_signalled(&mut self) -> bool {
+        let read = self.signalled.read(&mut [0; 16]);
+        read.is_ok_and(|bytes| bytes > 0)
+    }
+
+    /// Processes what the packet path and the clients of streams have sent.
+    fn serve_packets(&mut self, program: &mut dyn Program) {
+        self.continue_trace();
+        self.send_icmp();
+        self.send_copies();
+        self.send_fragments();
+        self.replies.flush(Instant::now());
+        self.serve_fpm(program);
+    }
+
+    /// Reads the notifications of the kernel. Urgent ones take effect at once.
+    fn read_notifications(&mut self) -> Changes {
+        let mut tables = UrgentTables {
+            suspended: &mut self.suspended,
+            compiler: &mut self.compiler,
+            compiled: &mut self.compiled,
+            kernel: &mut self.kernel,
+            overlaid: &self.overlaid,
+        };
+        let mut urgent = |node: &_, change| tables.apply(node, change);
+        let notified = self.mirror.process_with(&mut urgent);
+        let mut notified = notified.unwrap_or_else(|error| {
+            self.problem = Some(error.to_string());
+            Changes::default()
+        });
+        self.add_noticed(&mut notified);
+        notified
+    }
+
+    /// Polls the settings that cause no notification. Returns whether one has changed.
+    fn poll_settings(&mut self, timers: &mut Timers, now: Instant) -> Result<bool, DaemonError> {
+        if !timers.is_due(Task::Settings, now) {
+            return Ok(false);
+        }
+        let begun = processor_time()?;
+        let differs = self.mirror.poll_sysctls().unwrap_or_else(|error| {
+            self.problem = Some(error.to_string());
+            false
+        });
+        let taken = processor_time()?.saturating_sub(begun);
+        timers.set_after(Task::Settings, now, SETTINGS_PERIOD, taken, SETTINGS_SHARE);
+        Ok(differs)
+    }
+
+    /// Ends the suspension of next hops once the tables have all changes of the node.
+    fn resume_suspended(&mut self) {
+        let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
+        if self.problem.is_none() && is_known {
+            self.suspended.resume(&self.compiled, &self.kernel);
+            self.reply_fpm();
+        }
+    }
+
+    /// Makes all checks, and restores files that were removed.
+    fn examine_if_due(
+        &mut self,
+        timers: &mut Timers,
+        now: Instant,
+        program: &mut dyn Program,
+    ) -> Result<(), DaemonError> {
+        if !timers.is_due(Task::Examine, now) {
+            return Ok(());
+        }
+        self.restore_files(program);
+        let begun = processor_time()?;
+        self.examine();
+        self.monitor.touch();
+        let taken = processor_time()?.saturating_sub(begun);
+        timers.set_after(Task::Examine, now, STATUS_PERIOD, taken, SETTINGS_SHARE);
+        Ok(())
+    }
+
     /// Surveys what redirects to peers and frames beside bridges would skip.
-    fn survey(&mut self, notified: &mut Changes) {
+    fn survey(
+        &mut self,
+        timers: &mut Timers,
+        notified: &mut Changes,
+        now: Instant,
+    ) -> Result<(), DaemonError> {
+        if !timers.is_due(Task::Survey, now) {
+            return Ok(());
+        }
+        let begun = processor_time()?;
         notified.links.extend(self.survey_peers());
         notified.other |= self.survey_bridges();
+        let taken = processor_time()?.saturating_sub(begun);
+        timers.set_after(Task::Survey, now, PEERS_PERIOD, taken, SETTINGS_SHARE);
+        Ok(())
     }
 
     /// Counts a resync, and adds what was read while ether devices were created.
@@ -251,15 +294,6 @@ impl Daemon {
                 program.log(&format!("{}: {error}", directory.display()));
             }
         }
-    }
-
-    /// Makes all checks. Returns the time until the next ones.
-    fn examine_and_measure(&mut self) -> Result<Duration, DaemonError> {
-        let begun = processor_time()?;
-        self.examine();
-        self.monitor.touch();
-        let taken = processor_time()?.saturating_sub(begun);
-        Ok(STATUS_PERIOD.max(taken * SETTINGS_SHARE))
     }
 
     /// Serves the waiting requests. Returns a request to stop.

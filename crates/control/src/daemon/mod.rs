@@ -32,6 +32,7 @@ mod replies;
 mod reports;
 mod route_get;
 mod tables;
+mod timers;
 mod trace;
 mod urgent;
 
