@@ -1,5 +1,6 @@
 """The limits of tests/limits.toml only fall."""
 
+import re
 import subprocess
 import tomllib
 import unittest
@@ -7,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = "tests/limits.toml"
+DAEMON = ROOT / "crates/control/src/daemon"
 
 
 def git(*arguments):
@@ -14,6 +16,15 @@ def git(*arguments):
 
 
 class Limits(unittest.TestCase):
+    def test_the_daemon_has_few_fields_and_a_short_loop(self):
+        now = tomllib.loads((ROOT / FILE).read_text(encoding="utf-8"))
+        text = (DAEMON / "mod.rs").read_text(encoding="utf-8")
+        fields = re.search(r"pub struct Daemon \{\n(.*?)\n\}", text, re.DOTALL)[1]
+        self.assertLessEqual(len(re.findall(r"(?m)^    \w+: ", fields)), now["daemon_fields"])
+        text = (DAEMON / "events.rs").read_text(encoding="utf-8")
+        loop = re.search(r"(?m)^    pub fn run\(.*?^    \}", text, re.DOTALL)[0]
+        self.assertLessEqual(len(loop.splitlines()), now["event_loop_lines"])
+
     def test_no_limit_is_greater_than_in_an_earlier_commit(self):
         now = tomllib.loads((ROOT / FILE).read_text(encoding="utf-8"))
         for commit in git("log", "--format=%H", "--", FILE).split():

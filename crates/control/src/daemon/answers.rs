@@ -41,7 +41,7 @@ impl Daemon {
             Request::Batch { changes } => self.change_batch(changes),
             Request::ShowVlans => {
                 let node = self.mirror.node();
-                let vlans = self.own.vlans.iter();
+                let vlans = self.configured.own.vlans.iter();
                 json(
                     vlans
                         .map(|(key, dev)| vlan::print(key, *dev, node))
@@ -49,7 +49,7 @@ impl Daemon {
                 )
             }
             Request::ShowDomain => {
-                let entries = self.own.domain.entries();
+                let entries = self.configured.own.domain.entries();
                 json(
                     entries
                         .map(|it| domain::print(&it))
@@ -61,7 +61,7 @@ impl Daemon {
             Request::ShowPolicies => json(self.policies_report()?),
             Request::ShowRules => {
                 let node = self.mirror.node();
-                let rules = self.own.rules.iter();
+                let rules = self.configured.own.rules.iter();
                 json(
                     rules
                         .map(|rule| rule::with_own_names(rule, node))
@@ -100,9 +100,9 @@ impl Daemon {
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
         let ingress = self.attached_port(port)?;
         let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
-        Ok((self.formatter.explain)(
+        Ok((self.clients.formatter.explain)(
             self.node(),
-            &self.compiled.index,
+            &self.tables.compiled.index,
             self.native(),
             ingress.ifindex.0,
             &bytes,
@@ -111,10 +111,10 @@ impl Daemon {
 
     /// Returns a native target with the live tables and the learned headers.
     pub(super) fn native(&self) -> Native {
-        let mut native = Native::new(&self.compiled.image);
+        let mut native = Native::new(&self.tables.compiled.image);
         native.set_now(nanoseconds(ClockId::CLOCK_MONOTONIC));
-        for &index in self.compiled.image.learned.keys() {
-            native.set_knowledge(&self.kernel.knowledge(index));
+        for &index in self.tables.compiled.image.learned.keys() {
+            native.set_knowledge(&self.tables.kernel.knowledge(index));
         }
         native
     }

@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use sidestep_datapath::Delta;
-use sidestep_datapath::abi::SIDESTEP_STATIONS;
 use sidestep_datapath::kernel::FILTER_PRIORITY;
 use sidestep_mirror::bridge::read_obstacles;
 use sidestep_model::node::{IfIndex, Mac};
@@ -24,29 +22,6 @@ impl Daemon {
         self.mirror.set_bridge_obstacles(obstacles)
     }
 
-    /// Updates the table of stations. Returns false, with nothing changed, if that fails.
-    pub(super) fn apply_stations(&mut self, stations: &[(IfIndex, Mac)]) -> bool {
-        if stations.is_empty() {
-            return true;
-        }
-        let known = &self.mirror.node().stations;
-        let (image, index) = (&mut self.compiled.image, &self.compiled.index);
-        let mut delta = Delta::default();
-        for station in stations {
-            let (key, way) = index.station(*station, known.get(station).copied());
-            // Others pass the bridge while the table is full.
-            let fits = image.stations.contains_key(&key)
-                || image.stations.len() < SIDESTEP_STATIONS as usize;
-            let way = way.filter(|_| fits);
-            delta.stations.set(&mut image.stations, key, way);
-        }
-        let is_published = self.kernel.publish(&delta, image).is_ok();
-        if !is_published {
-            delta.revert(image);
-        }
-        is_published
-    }
-
     /// Renews the stations that have sent frames beside their bridge, before the bridge forgets
     /// them.
     pub(super) fn renew_stations(&mut self, now: Instant) {
@@ -56,12 +31,17 @@ impl Daemon {
         let (shortest, longest) = RENEWAL;
         let period = (ageing / RENEWALS).clamp(shortest, longest);
         // The time may have become shorter since then.
-        if self.ethers.renewed.is_some_and(|then| now < then + period) {
+        if self
+            .watchers
+            .ethers
+            .renewed
+            .is_some_and(|then| now < then + period)
+        {
             return;
         }
-        self.ethers.renewed = Some(now);
+        self.watchers.ethers.renewed = Some(now);
         // The next renewal tries again.
-        for station in self.kernel.take_used_stations().unwrap_or_default() {
+        for station in self.tables.kernel.take_used_stations().unwrap_or_default() {
             let key = (IfIndex(station.bridge), Mac(station.mac));
             let _ = self.mirror.use_station(key);
         }

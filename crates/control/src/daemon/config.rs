@@ -125,7 +125,7 @@ impl Daemon {
         &mut self,
         change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
     ) -> Result<Value, String> {
-        let mut own = self.own.clone();
+        let mut own = self.configured.own.clone();
         change(&mut own, self.node())?;
         self.exchange_and_save(self.options.ports.clone(), own)?;
         Ok(Value::Null)
@@ -139,10 +139,10 @@ impl Daemon {
         verb: Verb,
         args: &[String],
     ) -> Result<Value, String> {
-        let mut own = self.own.clone();
+        let mut own = self.configured.own.clone();
         let names = self.known_names();
         let changed = own::change(&mut own, self.node(), &names, noun, verb, args)?;
-        self.devices.extend(names.into_absent());
+        self.configured.devices.extend(names.into_absent());
         let own = match changed {
             Changed::Route(key) => match self.exchange_route(key, own) {
                 None => {
@@ -159,7 +159,7 @@ impl Daemon {
 
     /// Executes changes as [`Self::change_entry`] does, all or none.
     pub(super) fn change_batch(&mut self, changes: &[BatchLine]) -> Result<Value, String> {
-        let mut own = self.own.clone();
+        let mut own = self.configured.own.clone();
         let mut names = self.known_names();
         for change in changes {
             let (noun, verb) = (change.noun, change.verb);
@@ -168,10 +168,10 @@ impl Daemon {
             // Later lines may name a new ether device.
             if noun == Noun::Ether {
                 let awaited = awaited(&self.options.ports, &own);
-                names = KnownNames::new(self.mirror.node(), &self.devices, awaited);
+                names = KnownNames::new(self.mirror.node(), &self.configured.devices, awaited);
             }
         }
-        self.devices.extend(names.into_absent());
+        self.configured.devices.extend(names.into_absent());
         self.exchange_and_save(self.options.ports.clone(), own)?;
         Ok(Value::Null)
     }
@@ -185,29 +185,29 @@ impl Daemon {
             let route = own.routes.get(&key);
             route.is_none_or(|route| !is_steering(route) && !is_proxy(route))
         };
-        let is_possible = self.problem.is_none()
-            && self.config.trial.is_none()
-            && self.overlaid.is_separate()
-            && is_alone(&self.own)
+        let is_possible = self.health.problem.is_none()
+            && self.configured.state.trial.is_none()
+            && self.tables.overlaid.is_separate()
+            && is_alone(&self.configured.own)
             && is_alone(&own);
         if !is_possible {
             return Some(own);
         }
-        self.monitor.touch();
-        self.ethers.touch();
-        let before = std::mem::replace(&mut self.own, own);
+        self.clients.monitor.touch();
+        self.watchers.ethers.touch();
+        let before = std::mem::replace(&mut self.configured.own, own);
         let changes = Changes {
             routes: vec![key],
             ..Changes::default()
         };
         let is_applied = self.apply_incremental(&changes);
-        if is_applied && !self.compiled.index.full.contains_key(&key) {
-            if let Some(route) = self.own.routes.get(&key) {
-                self.devices.note(route, self.mirror.node());
+        if is_applied && !self.tables.compiled.index.full.contains_key(&key) {
+            if let Some(route) = self.configured.own.routes.get(&key) {
+                self.configured.devices.note(route, self.mirror.node());
             }
             return None;
         }
-        let own = std::mem::replace(&mut self.own, before);
+        let own = std::mem::replace(&mut self.configured.own, before);
         if is_applied {
             // The full compilation waits for room, or has the error.
             self.apply_incremental(&changes);
@@ -218,32 +218,32 @@ impl Daemon {
     /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
     /// they are.
     pub(super) fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
-        self.monitor.touch();
+        self.clients.monitor.touch();
         let created = ether::create(&mut self.mirror, self.options.mode, &ports, &own.ethers)?;
         if !created.is_empty() {
-            self.ethers.notice();
+            self.watchers.ethers.notice();
         }
-        let own = std::mem::replace(&mut self.own, own);
+        let own = std::mem::replace(&mut self.configured.own, own);
         let ports = std::mem::replace(&mut self.options.ports, ports);
         // Tables first, so that an attached program finds them filled.
         if let Err(error) = self.recompile_after_grace(Some(&own)) {
-            self.own = own;
+            self.configured.own = own;
             self.options.ports = ports;
             self.apply_overlay();
             ether::remove(created);
             return Err(error.to_string());
         }
-        if self.options.ports != ports || self.own.ethers != own.ethers {
+        if self.options.ports != ports || self.configured.own.ethers != own.ethers {
             self.attach_ports();
             let former = ports::named(self.mirror.node(), ports.iter().map(String::as_str));
             let names = self.port_names();
             let mut new = names.iter().filter(|name| !former.contains(name));
-            let refused = new.find_map(|name| Some((name, self.refused.get(name)?)));
+            let refused = new.find_map(|name| Some((name, self.ports.refused.get(name)?)));
             if let Some((name, why)) = refused {
                 let error = format!("port {name}: {why}");
-                self.own = own;
+                self.configured.own = own;
                 self.options.ports = ports;
-                self.problem = self.recompile(None).err().map(|error| error.to_string());
+                self.health.problem = self.recompile(None).err().map(|error| error.to_string());
                 self.attach_ports();
                 ether::remove(created);
                 return Err(error);
@@ -270,37 +270,43 @@ impl Daemon {
     /// Saves the changes; `kept`: for the next daemon, at the end of this one.
     pub(super) fn write_changes(&mut self, kept: bool) {
         let changes = self.changes();
-        let own = match &self.config.trial {
+        let own = match &self.configured.state.trial {
             Some(trial) => &trial.own,
-            None => &self.own,
+            None => &self.configured.own,
         };
-        self.saved.write(changes, &own.hmac_keys, kept);
+        self.configured.saved.write(changes, &own.hmac_keys, kept);
     }
 
     /// Changes by commands, relative to the node file and the options.
     pub(super) fn changes(&self) -> Difference {
-        let (ports, own, devices) = match &self.config.trial {
+        let (ports, own, devices) = match &self.configured.state.trial {
             Some(trial) => (&trial.ports, &trial.own, &trial.devices),
-            None => (&self.options.ports, &self.own, &self.devices),
+            None => (
+                &self.options.ports,
+                &self.configured.own,
+                &self.configured.devices,
+            ),
         };
         let names = KnownNames::new(self.mirror.node(), devices, awaited(ports, own));
-        self.saved.difference(entries(ports, own, &names))
+        self.configured
+            .saved
+            .difference(entries(ports, own, &names))
     }
 
     /// Applies the rates that are not in the tables.
     pub(super) fn apply_rates(&mut self, before: &Overlay) {
-        if self.own.oam_rate != before.oam_rate {
+        if self.configured.own.oam_rate != before.oam_rate {
             self.limit_copies();
         }
-        let rate = fragment_rate(&self.own);
+        let rate = fragment_rate(&self.configured.own);
         if rate != fragment_rate(before) {
-            self.kernel.limit_oversized(rate);
-            self.fragmenter.set_rate(rate);
+            self.tables.kernel.limit_oversized(rate);
+            self.senders.fragmenter.set_rate(rate);
         }
-        let rate = icmp_rate(&self.own);
+        let rate = icmp_rate(&self.configured.own);
         if rate != icmp_rate(before) {
-            self.kernel.limit_reports(rate);
-            self.icmp.set_rate(rate);
+            self.tables.kernel.limit_reports(rate);
+            self.senders.icmp.set_rate(rate);
         }
     }
 
@@ -315,21 +321,27 @@ impl Daemon {
         let size = |table: &str| limits.size(table);
         let fits = config.file.check_restart(running, api::gid, size);
         fits.map_err(|error| error.to_string())?;
-        let (mut own, names) = resolve(node, &self.devices, mode, &config.ports, &config.file)
-            .map_err(|error| error.to_string())?;
+        let (mut own, names) = resolve(
+            node,
+            &self.configured.devices,
+            mode,
+            &config.ports,
+            &config.file,
+        )
+        .map_err(|error| error.to_string())?;
         // The candidate paths of controllers stay.
-        own.paths.clone_from(&self.own.paths);
+        own.paths.clone_from(&self.configured.own.paths);
         check_binding_sids(&own, node)?;
         // Without the key, the endpoint stays. Its threads serve the socket of the start.
-        own.metrics = own.metrics.or(self.own.metrics);
-        if let (Some(address), true) = (own.metrics, own.metrics != self.own.metrics) {
+        own.metrics = own.metrics.or(self.configured.own.metrics);
+        if let (Some(address), true) = (own.metrics, own.metrics != self.configured.own.metrics) {
             return Err(format!(
                 "metrics: the endpoint cannot change to {address} at run time; stop the daemon and \
                  start it again"
             ));
         }
-        own.fpm = own.fpm.or(self.own.fpm);
-        if let (Some(address), true) = (own.fpm, own.fpm != self.own.fpm) {
+        own.fpm = own.fpm.or(self.configured.own.fpm);
+        if let (Some(address), true) = (own.fpm, own.fpm != self.configured.own.fpm) {
             return Err(format!(
                 "fpm: the listener cannot change to {address} at run time; stop the daemon and \
                  start it again"
@@ -344,7 +356,7 @@ impl Daemon {
         config: &Configuration,
     ) -> Result<(Difference, Overlay, KnownNames<'_>), String> {
         let (own, names) = self.resolve(config)?;
-        let before = (&self.options.ports[..], &self.own);
+        let before = (&self.options.ports[..], &self.configured.own);
         let difference = difference(before, (&config.ports, &own), &names);
         Ok((difference, own, names))
     }
@@ -352,20 +364,20 @@ impl Daemon {
     /// Applies a configuration as a whole. Returns what changed.
     fn replace(&mut self, config: Configuration) -> Result<Difference, String> {
         let (difference, own, names) = self.compare(&config)?;
-        self.devices.extend(names.into_absent());
+        self.configured.devices.extend(names.into_absent());
         self.exchange_and_save(config.ports, own)?;
         Ok(difference)
     }
 
     fn known_names(&self) -> KnownNames<'_> {
-        let awaited = awaited(&self.options.ports, &self.own);
-        KnownNames::new(self.mirror.node(), &self.devices, awaited)
+        let awaited = awaited(&self.options.ports, &self.configured.own);
+        KnownNames::new(self.mirror.node(), &self.configured.devices, awaited)
     }
 
     /// Entries of the running configuration.
     pub(super) fn config_entries(&self) -> Vec<Entry> {
         let names = self.known_names();
-        let mut all = entries(&self.options.ports, &self.own, &names);
+        let mut all = entries(&self.options.ports, &self.configured.own, &names);
         let at = all.partition_point(|entry| entry.key != "hmac");
         all.splice(at..at, self.start_entries());
         all
@@ -402,7 +414,7 @@ impl Daemon {
     /// key of HMAC keeps the running one.
     fn parse_config(&self, text: &ConfigText) -> Result<Configuration, String> {
         let mut file = File::parse(&text.text).map_err(|error| error.to_string())?;
-        file.add_secrets(&text.secrets(), &self.own.hmac_keys);
+        file.add_secrets(&text.secrets(), &self.configured.own.hmac_keys);
         let ports = if file.has_ports() {
             file.port_names().map(str::to_owned).collect()
         } else {
@@ -426,24 +438,24 @@ impl Daemon {
         self.no_trial()?;
         let config = self.parse_config(text)?;
         // Before the change, which is saved unless it has to be confirmed.
-        self.config.trial = confirm.map(|seconds| Trial {
+        self.configured.state.trial = confirm.map(|seconds| Trial {
             until: Instant::now() + Duration::from_secs(seconds.into()),
             ports: self.options.ports.clone(),
-            own: self.own.clone(),
-            devices: self.devices.clone(),
+            own: self.configured.own.clone(),
+            devices: self.configured.devices.clone(),
         });
         let result = self.replace(config);
         if !matches!(&result, Ok(difference) if !difference.is_empty()) {
-            self.config.trial = None;
+            self.configured.state.trial = None;
         }
         let difference = result?;
-        self.config.failed = None;
+        self.configured.state.failed = None;
         Ok(difference)
     }
 
     /// `config confirm`.
     pub(super) fn confirm_config(&mut self) -> Result<Value, String> {
-        match self.config.trial.take() {
+        match self.configured.state.trial.take() {
             Some(_) => {
                 self.save_changes();
                 Ok(Value::Null)
@@ -453,7 +465,7 @@ impl Daemon {
     }
 
     fn no_trial(&self) -> Result<(), String> {
-        match self.config.confirm_within() {
+        match self.configured.state.confirm_within() {
             Some(seconds) => Err(format!(
                 "the last `config apply` waits for `sidestep config confirm`, or is rolled back in \
                  {seconds} s"
@@ -465,19 +477,19 @@ impl Daemon {
     /// Restores the previous configuration if the confirmation did not come in time.
     pub(super) fn end_trial(&mut self, program: &mut dyn Program) {
         let is_over = |trial: &mut Trial| Instant::now() >= trial.until;
-        let Some(mut trial) = self.config.trial.take_if(is_over) else {
+        let Some(mut trial) = self.configured.state.trial.take_if(is_over) else {
             return;
         };
         // Interfaces may have been recreated since.
         trial.devices.track(&mut trial.own, self.mirror.node());
-        trial.own.paths.clone_from(&self.own.paths);
-        self.devices.extend(trial.devices.into_names());
+        trial.own.paths.clone_from(&self.configured.own.paths);
+        self.configured.devices.extend(trial.devices.into_names());
         match self.exchange_and_save(trial.ports, trial.own) {
             Ok(()) => program.log("the configuration was not confirmed: the previous one is back"),
             Err(error) => {
                 let error = format!("the previous configuration could not be restored: {error}");
                 program.log(&error);
-                self.config.failed = Some(error);
+                self.configured.state.failed = Some(error);
             }
         }
     }
@@ -488,7 +500,7 @@ impl Daemon {
         let result = self.read_again(program);
         match &result {
             Ok(difference) => {
-                self.config.failed = None;
+                self.configured.state.failed = None;
                 let (removed, added) = (difference.removed.len(), difference.added.len());
                 program.log(&format!(
                     "reload: entries removed: {removed}, added: {added}"
@@ -499,7 +511,7 @@ impl Daemon {
             }
             Err(error) => {
                 program.log(&format!("reload: {error}; nothing changes"));
-                self.config.failed = Some(error.clone());
+                self.configured.state.failed = Some(error.clone());
             }
         }
         program.enter(Phase::Ready, self);
@@ -507,7 +519,7 @@ impl Daemon {
     }
 
     fn read_again(&mut self, program: &dyn Program) -> Result<Difference, String> {
-        let path = self.config.path.clone().ok_or(
+        let path = self.configured.state.path.clone().ok_or(
             "the daemon was started without `--config FILE`: there is no file to read again (see \
              `sidestep config apply`)",
         )?;
@@ -518,8 +530,10 @@ impl Daemon {
             .replace(config)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         let names = self.known_names();
-        let file = entries(&self.options.ports, &self.own, &names);
-        self.saved.rebase(file, &self.own.hmac_keys);
+        let file = entries(&self.options.ports, &self.configured.own, &names);
+        self.configured
+            .saved
+            .rebase(file, &self.configured.own.hmac_keys);
         self.save_changes();
         Ok(difference)
     }
@@ -536,7 +550,7 @@ impl Daemon {
         }
         ports.push(name.to_owned());
         ports::check(node, mode, &ports).map_err(|error| error.to_string())?;
-        self.exchange_and_save(ports, self.own.clone())?;
+        self.exchange_and_save(ports, self.configured.own.clone())?;
         let port = self.attached_port(name).ok();
         Ok(report::AddedPort {
             target: port.map(|port| port.target.name().into()),
@@ -552,7 +566,7 @@ impl Daemon {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));
         }
-        self.exchange_and_save(ports, self.own.clone())?;
+        self.exchange_and_save(ports, self.configured.own.clone())?;
         Ok(Value::Null)
     }
 }

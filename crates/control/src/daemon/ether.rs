@@ -343,18 +343,22 @@ impl EtherDevices {
 impl Daemon {
     /// Names of the ports of all ether devices.
     pub(super) fn ether_port_names(&self) -> impl Iterator<Item = String> {
-        self.own.ethers.keys().map(|name| ether::port_name(name))
+        self.configured
+            .own
+            .ethers
+            .keys()
+            .map(|name| ether::port_name(name))
     }
 
     /// Removes the pairs of devices that `before` has and the configuration lacks.
     pub(super) fn remove_ethers(&mut self, before: &Overlay) {
         let node = self.mirror.node();
         let gone = before.ethers.keys();
-        let gone = gone.filter(|name| !self.own.ethers.contains_key(*name));
+        let gone = gone.filter(|name| !self.configured.own.ethers.contains_key(*name));
         let ports = gone.filter_map(|name| node.link_by_name(&ether::port_name(name)));
         let ports: Vec<IfIndex> = ports.map(|link| link.ifindex).collect();
         remove(ports);
-        self.ethers.touch();
+        self.watchers.ethers.touch();
     }
 
     /// Removes all pairs.
@@ -374,11 +378,11 @@ impl Daemon {
         let node = self.mirror.node();
         let is_gone = |name: &&String| node.link_by_name(&ether::port_name(name)).is_none();
         // The configuration has a device only after its pair exists.
-        let gone = self.own.ethers.keys().filter(is_gone);
+        let gone = self.configured.own.ethers.keys().filter(is_gone);
         let gone: Vec<String> = gone.cloned().collect();
         for name in &gone {
-            self.ethers.known.remove(name);
-            self.own.ethers.remove(name);
+            self.watchers.ethers.known.remove(name);
+            self.configured.own.ethers.remove(name);
         }
         if !gone.is_empty() {
             self.save_changes();
@@ -387,18 +391,18 @@ impl Daemon {
 
     /// Returns when to call [`Self::follow_ethers`].
     pub(super) fn ethers_due(&self) -> Option<Instant> {
-        let next = self.ethers.next.unwrap_or(self.started);
-        self.ethers.stale.then_some(next)
+        let next = self.watchers.ethers.next.unwrap_or(self.process.started);
+        self.watchers.ethers.stale.then_some(next)
     }
 
     /// Gives each device the carrier and MTU that follow from its path.
     pub(super) fn follow_ethers(&mut self, now: Instant) {
-        self.ethers.stale = false;
-        self.ethers.next = Some(now + PERIOD);
-        let node = self.overlaid.node(self.mirror.node());
+        self.watchers.ethers.stale = false;
+        self.watchers.ethers.next = Some(now + PERIOD);
+        let node = self.tables.overlaid.node(self.mirror.node());
         let mut veths = None;
-        self.ethers.wanted.clear();
-        for (name, device) in &self.own.ethers {
+        self.watchers.ethers.wanted.clear();
+        for (name, device) in &self.configured.own.ethers {
             let Some(link) = node.link_by_name(&ether::port_name(name)) else {
                 continue;
             };
@@ -409,10 +413,10 @@ impl Daemon {
                 up: path.invalid.is_none(),
             };
             if !wanted.up {
-                self.ethers.wanted.extend(path.next_hops);
+                self.watchers.ethers.wanted.extend(path.next_hops);
             }
             // A created device is up and has its MTU; an adopted one may not.
-            let known = self.ethers.known.get(name);
+            let known = self.watchers.ethers.known.get(name);
             let known = known.filter(|it| it.port == wanted.port).copied();
             // A wire sends frames into the device that need segmentation.
             let down = node.link_by_name(name).filter(|link| !link.up);
@@ -439,7 +443,7 @@ impl Daemon {
             if known.is_none_or(|it| it.up != wanted.up) {
                 let _ = veths.set_up(wanted.port, wanted.up);
             }
-            self.ethers.known.insert(name.clone(), wanted);
+            self.watchers.ethers.known.insert(name.clone(), wanted);
         }
     }
 
@@ -453,7 +457,7 @@ impl Daemon {
             .collect();
         let keys = own.values().chain(sids.values().flatten().copied());
         let counts = self.counts_of_routes(keys)?;
-        let devices = self.own.ethers.iter();
+        let devices = self.configured.own.ethers.iter();
         devices
             .map(|(name, device)| {
                 let port = node.link_by_name(&ether::port_name(name));
@@ -465,7 +469,7 @@ impl Daemon {
                 let (packets, bytes) = delivered.fold((0, 0), |(packets, bytes), it| {
                     (packets + it.packets, bytes + it.bytes)
                 });
-                let known = self.ethers.known.get(name);
+                let known = self.watchers.ethers.known.get(name);
                 Ok(report::Ether {
                     name: name.clone(),
                     words: grammar::ether::print(name, device),

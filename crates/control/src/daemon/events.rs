@@ -81,13 +81,13 @@ impl Daemon {
             let mut notified = self.read_notifications();
             let now = Instant::now();
             let settings = self.poll_settings(&mut timers, now)?;
-            if self.reclaim_due().is_some_and(|due| now >= due) {
+            if self.tables.reclaim_due().is_some_and(|due| now >= due) {
                 self.reclaim();
             }
-            let services = self.liveness.poll(self.mirror.node(), now);
+            let services = self.watchers.liveness.poll(self.mirror.node(), now);
             self.survey(&mut timers, &mut notified, now)?;
             // Retry a failed change: memory may be available again.
-            let again = self.problem.is_some() && timers.is_due(Task::Retry, now);
+            let again = self.health.problem.is_some() && timers.is_due(Task::Retry, now);
             let all = again || settings || services;
             if all || !notified.is_empty() {
                 self.on_change(&notified, all);
@@ -107,7 +107,7 @@ impl Daemon {
                 // The log and the status have the error.
                 let _ = self.reload(program);
             }
-            if let Some(error) = self.saved.take_error() {
+            if let Some(error) = self.configured.saved.take_error() {
                 program.log(&error);
             }
             self.examine_if_due(&mut timers, now, program)?;
@@ -123,7 +123,7 @@ impl Daemon {
 
     /// Returns whether SIGINT or SIGTERM has arrived.
     fn is_signalled(&mut self) -> bool {
-        let read = self.signalled.read(&mut [0; 16]);
+        let read = self.process.signalled.read(&mut [0; 16]);
         read.is_ok_and(|bytes| bytes > 0)
     }
 
@@ -133,23 +133,23 @@ impl Daemon {
         self.send_icmp();
         self.send_copies();
         self.send_fragments();
-        self.replies.flush(Instant::now());
+        self.clients.replies.flush(Instant::now());
         self.serve_fpm(program);
     }
 
     /// Reads the notifications of the kernel. Urgent ones take effect at once.
     fn read_notifications(&mut self) -> Changes {
         let mut tables = UrgentTables {
-            suspended: &mut self.suspended,
-            compiler: &mut self.compiler,
-            compiled: &mut self.compiled,
-            kernel: &mut self.kernel,
-            overlaid: &self.overlaid,
+            suspended: &mut self.tables.suspended,
+            compiler: &mut self.tables.compiler,
+            compiled: &mut self.tables.compiled,
+            kernel: &mut self.tables.kernel,
+            overlaid: &self.tables.overlaid,
         };
         let mut urgent = |node: &_, change| tables.apply(node, change);
         let notified = self.mirror.process_with(&mut urgent);
         let mut notified = notified.unwrap_or_else(|error| {
-            self.problem = Some(error.to_string());
+            self.health.problem = Some(error.to_string());
             Changes::default()
         });
         self.add_noticed(&mut notified);
@@ -163,7 +163,7 @@ impl Daemon {
         }
         let begun = processor_time()?;
         let differs = self.mirror.poll_sysctls().unwrap_or_else(|error| {
-            self.problem = Some(error.to_string());
+            self.health.problem = Some(error.to_string());
             false
         });
         let taken = processor_time()?.saturating_sub(begun);
@@ -174,8 +174,10 @@ impl Daemon {
     /// Ends the suspension of next hops once the tables have all changes of the node.
     fn resume_suspended(&mut self) {
         let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
-        if self.problem.is_none() && is_known {
-            self.suspended.resume(&self.compiled, &self.kernel);
+        if self.health.problem.is_none() && is_known {
+            self.tables
+                .suspended
+                .resume(&self.tables.compiled, &self.tables.kernel);
             self.reply_fpm();
         }
     }
@@ -193,7 +195,7 @@ impl Daemon {
         self.restore_files(program);
         let begun = processor_time()?;
         self.examine();
-        self.monitor.touch();
+        self.clients.monitor.touch();
         let taken = processor_time()?.saturating_sub(begun);
         timers.set_after(Task::Examine, now, STATUS_PERIOD, taken, SETTINGS_SHARE);
         Ok(())
@@ -219,17 +221,17 @@ impl Daemon {
 
     /// Counts a resync, and adds what was read while ether devices were created.
     fn add_noticed(&mut self, notified: &mut Changes) {
-        self.resyncs += u64::from(notified.resynced);
-        notified.other |= self.ethers.take_noticed();
+        self.health.resyncs += u64::from(notified.resynced);
+        notified.other |= self.watchers.ethers.take_noticed();
     }
 
     /// Returns the times at which parts of the daemon have work that no socket announces.
     fn due(&self) -> impl Iterator<Item = Instant> {
         let of_parts = [
-            self.reclaim_due(),
-            self.liveness.due(),
+            self.tables.reclaim_due(),
+            self.watchers.liveness.due(),
             self.mirror.due(),
-            self.monitor.due(),
+            self.clients.monitor.due(),
             self.fpm_due(),
             self.ethers_due(),
         ];
@@ -246,19 +248,20 @@ impl Daemon {
             Ok(End::Kept)
         } else {
             self.remove_all_ethers();
-            let detached = self.kernel.detach_all().map_err(DaemonError::from);
+            let detached = self.tables.kernel.detach_all().map_err(DaemonError::from);
             detached.map(|()| {
-                self.lock.forget();
+                self.process.lock.forget();
                 End::Detached
             })
         };
         // Remove the socket before its directory.
-        drop(self.server);
-        drop(self.lock);
+        drop(self.clients.server);
+        drop(self.process.lock);
         // Reply last, so that `sidestep stop` returns after the cleanup.
         if let Some(incoming) = stop {
             let done = ended.as_ref().map(|_| stopped);
-            self.replies
+            self.clients
+                .replies
                 .answer(incoming, done.map_err(ToString::to_string).and_then(json));
         }
         ended
@@ -267,7 +270,7 @@ impl Daemon {
     /// Returns the ports and changes that end with the daemon.
     fn stopped(&self) -> report::Stopped {
         report::Stopped {
-            ports: self.attached.keys().cloned().collect(),
+            ports: self.ports.attached.keys().cloned().collect(),
             changes: self.changes(),
         }
     }
@@ -275,10 +278,14 @@ impl Daemon {
     /// Makes the daemon's directory again, with its socket, lock and changes, if it was removed.
     fn restore_files(&mut self, program: &mut dyn Program) {
         let directory = run_directory();
-        let restored = self.lock.renew(&self.options.pin_root).and_then(|is_new| {
-            let is_new = self.server.renew()? || is_new;
-            Ok(is_new)
-        });
+        let restored = self
+            .process
+            .lock
+            .renew(&self.options.pin_root)
+            .and_then(|is_new| {
+                let is_new = self.clients.server.renew()? || is_new;
+                Ok(is_new)
+            });
         match restored {
             Ok(false) => {}
             Ok(true) => {
@@ -288,7 +295,7 @@ impl Daemon {
                 ));
                 self.write_changes(false);
                 // The next checks write the file with it.
-                self.start_command.clear();
+                self.configured.start_command.clear();
             }
             Err(error) => {
                 program.log(&format!("{}: {error}", directory.display()));
@@ -299,7 +306,7 @@ impl Daemon {
     /// Serves the waiting requests. Returns a request to stop.
     fn serve_requests(&mut self, program: &mut dyn Program) -> Option<Incoming> {
         let mut stop = None;
-        for incoming in self.server.requests(Instant::now()) {
+        for incoming in self.clients.server.requests(Instant::now()) {
             match &incoming.request {
                 Ok(Request::Stop { .. }) => stop = Some(incoming),
                 Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
@@ -307,17 +314,17 @@ impl Daemon {
                 Ok(Request::ListenOam) => self.add_oam_listener(incoming),
                 Ok(Request::ReloadConfig) => {
                     let difference = self.reload(program);
-                    self.replies.answer(incoming, difference);
+                    self.clients.replies.answer(incoming, difference);
                 }
                 // This report is long and frequent, so it is serialized without a detour.
                 Ok(Request::ShowMetrics) => {
-                    self.replies.answer(incoming, self.metrics_report());
+                    self.clients.replies.answer(incoming, self.metrics_report());
                 }
                 request => {
                     let request = request.as_ref().map_err(Clone::clone);
                     let reply = request.and_then(|request| self.answer(request));
-                    self.replies.answer(incoming, reply);
-                    self.monitor.touch();
+                    self.clients.replies.answer(incoming, reply);
+                    self.clients.monitor.touch();
                 }
             }
         }
@@ -326,9 +333,13 @@ impl Daemon {
 
     /// Waits for an event or until `due`.
     fn wait(&self, due: Instant) -> Result<(), DaemonError> {
-        let mut fds = vec![PollFd::new(self.signalled.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(
+            self.process.signalled.as_fd(),
+            PollFlags::POLLIN,
+        )];
         fds.extend(
-            self.server
+            self.clients
+                .server
                 .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
@@ -339,27 +350,35 @@ impl Daemon {
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
         fds.extend(
-            self.liveness
+            self.watchers
+                .liveness
                 .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
-        let of_fpm = self.fpm.iter().flat_map(Fpm::poll_events);
+        let of_fpm = self.clients.fpm.iter().flat_map(Fpm::poll_events);
         fds.extend(of_fpm.map(|(fd, events)| PollFd::new(fd, events)));
-        let of_icmp = [Some(self.kernel.reports_fd()), self.icmp.fd()];
+        let of_icmp = [
+            Some(self.tables.kernel.reports_fd()),
+            self.senders.icmp.fd(),
+        ];
         fds.extend(
             of_icmp
                 .into_iter()
                 .flatten()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
-        let of_trace = self.tracing.iter();
+        let of_trace = self.clients.tracing.iter();
         fds.extend(
             of_trace
-                .flat_map(|tracing| tracing.poll_events(&self.kernel))
+                .flat_map(|tracing| tracing.poll_events(&self.tables.kernel))
                 .map(|(fd, events)| PollFd::new(fd, events)),
         );
-        let of_clients = self.oam.poll_events().chain(self.replies.poll_events());
-        let of_clients = of_clients.chain(self.monitor.poll_events());
+        let of_clients = self
+            .senders
+            .oam
+            .poll_events()
+            .chain(self.clients.replies.poll_events());
+        let of_clients = of_clients.chain(self.clients.monitor.poll_events());
         fds.extend(of_clients.map(|(fd, events)| PollFd::new(fd, events)));
         let left = due.saturating_duration_since(Instant::now());
         let timeout =

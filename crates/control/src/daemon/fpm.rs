@@ -267,21 +267,21 @@ impl Daemon {
     /// Accepts zebra, applies its frames, and sweeps stale routes.
     pub(super) fn serve_fpm(&mut self, program: &mut dyn Program) {
         let hold = self.fpm_hold();
-        let Some(fpm) = &mut self.fpm else {
+        let Some(fpm) = &mut self.clients.fpm else {
             return;
         };
         let now = Instant::now();
         let mut lines = Vec::new();
         if let Some(session) = &mut fpm.session {
             let mut tables = UrgentTables {
-                suspended: &mut self.suspended,
-                compiler: &mut self.compiler,
-                compiled: &mut self.compiled,
-                kernel: &mut self.kernel,
-                overlaid: &self.overlaid,
+                suspended: &mut self.tables.suspended,
+                compiler: &mut self.tables.compiler,
+                compiled: &mut self.tables.compiled,
+                kernel: &mut self.tables.kernel,
+                overlaid: &self.tables.overlaid,
             };
             let mut urgent = |node: &_, change| tables.apply(node, change);
-            let end = session.read(&mut self.mirror, &mut urgent, self.own.fpm_reply);
+            let end = session.read(&mut self.mirror, &mut urgent, self.configured.own.fpm_reply);
             if let Some(end) = end {
                 lines.extend(fpm.close(end, &mut self.mirror, now));
             }
@@ -300,7 +300,7 @@ impl Daemon {
             ));
         }
         if !lines.is_empty() {
-            self.monitor.touch();
+            self.clients.monitor.touch();
         }
         for line in lines {
             program.log(&line);
@@ -309,9 +309,13 @@ impl Daemon {
 
     /// Replies to zebra about the routes that it has sent. The tables have all of them, or had no room.
     pub(super) fn reply_fpm(&mut self) {
-        let session = self.fpm.as_mut().and_then(|fpm| fpm.session.as_mut());
+        let session = self
+            .clients
+            .fpm
+            .as_mut()
+            .and_then(|fpm| fpm.session.as_mut());
         if let Some(session) = session {
-            let full = &self.compiled.index.full;
+            let full = &self.tables.compiled.index.full;
             session.results.report(|key| !full.contains_key(key));
             session.results.send(&session.stream);
         }
@@ -319,15 +323,15 @@ impl Daemon {
 
     /// Returns when to call [`Daemon::serve_fpm`] although no socket is readable.
     pub(super) fn fpm_due(&self) -> Option<Instant> {
-        self.fpm.as_ref()?.sweep_due(self.fpm_hold())
+        self.clients.fpm.as_ref()?.sweep_due(self.fpm_hold())
     }
 
     fn fpm_hold(&self) -> Duration {
-        Duration::from_secs(self.own.fpm_hold.unwrap_or(HOLD).into())
+        Duration::from_secs(self.configured.own.fpm_hold.unwrap_or(HOLD).into())
     }
 
     pub(super) fn fpm_report(&self) -> Option<report::Fpm> {
-        let fpm = self.fpm.as_ref()?;
+        let fpm = self.clients.fpm.as_ref()?;
         let now = Instant::now();
         let Counts {
             routes,

@@ -101,31 +101,31 @@ impl Fragmenter {
 impl Daemon {
     /// Sends the packets that the packet path reported as oversized.
     pub(super) fn send_fragments(&mut self) {
-        self.fragmenter.open(Instant::now());
+        self.senders.fragmenter.open(Instant::now());
         let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
-        for oversized in self.kernel.oversized(AT_ONCE) {
+        for oversized in self.tables.kernel.oversized(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(oversized.time)) > TIMEOUT {
-                self.fragmenter.expired += 1;
+                self.senders.fragmenter.expired += 1;
             } else {
-                self.fragmenter.send(&oversized);
+                self.senders.fragmenter.send(&oversized);
             }
         }
     }
 
     pub(super) fn fragments_report(&self) -> report::Fragments {
-        let suppressed = self.attached.iter().map(|(name, port)| {
-            let suppressed = self.kernel.oversized_suppressed(port.ifindex.0);
+        let suppressed = self.ports.attached.iter().map(|(name, port)| {
+            let suppressed = self.tables.kernel.oversized_suppressed(port.ifindex.0);
             (name.clone(), suppressed)
         });
         report::Fragments {
-            ipv4_too_big: self.own.settings.ipv4_too_big.to_string(),
-            rate: self.fragmenter.rate.per_second,
-            burst: self.fragmenter.rate.burst,
-            packets: self.fragmenter.packets,
-            fragments: self.fragmenter.fragments,
+            ipv4_too_big: self.configured.own.settings.ipv4_too_big.to_string(),
+            rate: self.senders.fragmenter.rate.per_second,
+            burst: self.senders.fragmenter.rate.burst,
+            packets: self.senders.fragmenter.packets,
+            fragments: self.senders.fragmenter.fragments,
             suppressed: suppressed.collect(),
-            failed: self.fragmenter.failed,
-            expired: self.fragmenter.expired,
+            failed: self.senders.fragmenter.failed,
+            expired: self.senders.fragmenter.expired,
         }
     }
 }

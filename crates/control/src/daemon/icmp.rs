@@ -145,42 +145,47 @@ impl Daemon {
     /// Replies to reports of the packet path, and relays received errors.
     pub(super) fn send_icmp(&mut self) {
         let now = Instant::now();
-        self.icmp.open(now);
+        self.senders.icmp.open(now);
         let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
-        for report in self.kernel.reports(AT_ONCE) {
+        for report in self.tables.kernel.reports(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(report.time)) > TIMEOUT {
                 continue;
             }
             if let Some((kind, frame)) = frame::answer(&report) {
                 let port = self.mirror.node().source_of(IfIndex(report.ifindex));
-                self.icmp.send_frame(kind, port, &frame);
+                self.senders.icmp.send_frame(kind, port, &frame);
             }
             let Some(message) = answer(&report) else {
                 continue;
             };
-            let vrf = vrf_of(self.mirror.node(), &self.compiled, &report);
-            if self.icmp.send(&message, vrf) {
-                *self.icmp.answered.entry(message.kind.name()).or_default() += 1;
+            let vrf = vrf_of(self.mirror.node(), &self.tables.compiled, &report);
+            if self.senders.icmp.send(&message, vrf) {
+                *self
+                    .senders
+                    .icmp
+                    .answered
+                    .entry(message.kind.name())
+                    .or_default() += 1;
             }
         }
         for _ in 0..AT_ONCE {
-            let Some(heard) = self.icmp.sockets.as_ref().and_then(Sockets::hear) else {
+            let Some(heard) = self.senders.icmp.sockets.as_ref().and_then(Sockets::hear) else {
                 break;
             };
-            let policies = self.compiled.index.policies.values();
+            let policies = self.tables.compiled.index.policies.values();
             let node = self.mirror.node();
             let is_own = |address| node.addresses.iter().any(|(_, net)| net.addr() == address);
             let Some(relayed) = relay(&heard, policies, is_own) else {
                 continue;
             };
-            if !self.icmp.bucket.take(now) {
-                self.icmp.not_relayed += 1;
+            if !self.senders.icmp.bucket.take(now) {
+                self.senders.icmp.not_relayed += 1;
                 continue;
             }
             let vrf = vrf_toward(self.node(), &relayed);
-            if self.icmp.send(&relayed.message, vrf) {
+            if self.senders.icmp.send(&relayed.message, vrf) {
                 let name = relayed.message.kind.name();
-                *self.icmp.relayed.entry(name).or_default() += 1;
+                *self.senders.icmp.relayed.entry(name).or_default() += 1;
             }
         }
     }
@@ -190,16 +195,18 @@ impl Daemon {
             let counts = counts.iter();
             counts.map(|(name, n)| ((*name).to_owned(), *n)).collect()
         };
-        let suppressed = self
-            .attached
-            .iter()
-            .map(|(name, port)| (name.clone(), self.kernel.reports_suppressed(port.ifindex.0)));
+        let suppressed = self.ports.attached.iter().map(|(name, port)| {
+            (
+                name.clone(),
+                self.tables.kernel.reports_suppressed(port.ifindex.0),
+            )
+        });
         report::Icmp {
-            sent: named(&self.icmp.answered),
-            relayed: named(&self.icmp.relayed),
+            sent: named(&self.senders.icmp.answered),
+            relayed: named(&self.senders.icmp.relayed),
             suppressed: suppressed.collect(),
-            not_relayed: self.icmp.not_relayed,
-            failed: self.icmp.failed,
+            not_relayed: self.senders.icmp.not_relayed,
+            failed: self.senders.icmp.failed,
         }
     }
 }

@@ -16,7 +16,7 @@ impl Daemon {
     pub(super) fn metrics_report(&self) -> Result<report::Metrics, String> {
         let node = self.node();
         let keys = srv6_routes(node);
-        let punted = |key: &&&RouteKey| self.compiled.index.unsupported.contains_key(key);
+        let punted = |key: &&&RouteKey| self.tables.compiled.index.unsupported.contains_key(key);
         let sids = self.sids_report(node, &keys)?;
         Ok(report::Metrics {
             status: self.status_report(),
@@ -83,12 +83,12 @@ impl Daemon {
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,
-            service: self.liveness.report(route),
+            service: self.watchers.liveness.report(route),
         }
     }
 
     fn return_counters(&self, node: &Node) -> Result<Vec<report::ReturnCounters>, String> {
-        let proxies = self.compiled.index.proxies.values();
+        let proxies = self.tables.compiled.index.proxies.values();
         let paths: BTreeSet<_> = proxies
             .filter_map(|proxy| match proxy.return_counter {
                 Counted::ReturnPath(port, inner) => Some((port, inner, proxy.learned)),

@@ -23,6 +23,8 @@ mod neighbors;
 mod oam;
 mod orphans;
 mod own;
+mod packet_path;
+mod parts;
 mod peers;
 mod policies;
 mod policy_batch;
@@ -36,12 +38,10 @@ mod timers;
 mod trace;
 mod urgent;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_dumpable;
@@ -50,7 +50,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
-use sidestep_datapath::{Image, Limits, Native};
+use sidestep_datapath::{Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
@@ -64,28 +64,24 @@ pub use self::events::End;
 pub(crate) use self::fpm::is_exposed;
 pub use self::left::{former_pin_root, left, remove_left};
 pub(crate) use self::ports::choose;
-use self::urgent::Suspended;
 use crate::api::{Server, run_directory};
-use crate::compile::{CompileError, Compiled, Compiler, Index};
+use crate::compile::{CompileError, Compiled, Index};
 use crate::report;
 use crate::trace::{Filter, TracedPacket};
-use changes::{Initial, SavedChanges};
+use changes::Initial;
 use config::ConfigState;
 pub(crate) use config::resolve;
-use ether::{Created, EtherDevices};
+use ether::Created;
 use fpm::Fpm;
 use fragment::Fragmenter;
 use icmp::Icmp;
-use liveness::Liveness;
 use lock::Lock;
-use monitor::Monitor;
 pub(crate) use names::KnownNames;
-use neighbors::Neighbors;
 use oam::Oam;
 pub(crate) use own::{Devices, OverlaidNode};
-use peers::Peers;
-use replies::Replies;
+use parts::{Clients, Configured, Health, Ports, Process, Senders, Watchers};
 pub use sidestep_model::settings::Mode;
+use tables::Tables;
 
 /// Options of `sidestep run`.
 #[derive(Clone, Debug)]
@@ -211,61 +207,15 @@ struct Port {
 /// A running instance.
 pub struct Daemon {
     options: Options,
-    formatter: PacketFormatter,
     mirror: Mirror,
-    own: Overlay,
-    devices: Devices,
-    overlaid: OverlaidNode,
-    compiler: Compiler,
-    compiled: Compiled,
-    kernel: Kernel,
-    /// See [`kernel::private_bpffs`].
-    private_bpffs: Option<u32>,
-    neighbors: Neighbors,
-    liveness: Liveness,
-    icmp: Icmp,
-    oam: Oam,
-    monitor: Monitor,
-    ethers: EtherDevices,
-    fragmenter: Fragmenter,
-    attached: BTreeMap<String, Port>,
-    refused: BTreeMap<String, String>,
-    /// Result of the last checks.
-    examined: BTreeSet<report::Problem>,
-    /// The command that starts this instance again, as of the last checks.
-    start_command: String,
-    /// Why the last change could not be applied; the previous tables stay in effect.
-    problem: Option<String>,
-    origin: Origin,
-    started: Instant,
-    /// A grace period is under way, after which indices become free.
-    reclaiming: bool,
-    /// Time of the next look at that grace period.
-    next_reclaim: Instant,
-    /// Indices became free since the last full compilation, so that more may fit now.
-    room_freed: bool,
-    /// Earliest time of the next attempt.
-    refit_due: Instant,
-    /// Number of compilations.
-    compilations: u64,
-    /// Number of resyncs.
-    resyncs: u64,
-    suspended: Suspended,
-    peers: Peers,
-    preparing: Option<trace::Preparing>,
-    tracing: Option<trace::Tracing>,
-    replies: Replies,
-    server: Server,
-    metrics: Option<TcpListener>,
-    fpm: Option<Fpm>,
-    /// Readable after a signal to exit.
-    signalled: UnixStream,
-    /// Set by SIGHUP.
-    hung_up: Arc<AtomicBool>,
-    lock: Lock,
-    saved: SavedChanges,
-    taken_over: Option<TakenOver>,
-    config: ConfigState,
+    configured: Configured,
+    tables: Tables,
+    ports: Ports,
+    watchers: Watchers,
+    senders: Senders,
+    clients: Clients,
+    health: Health,
+    process: Process,
 }
 
 /// Status for the foreground display.
@@ -339,61 +289,38 @@ impl Daemon {
         kernel.limit_reports(icmp_rate);
         let fragment_rate = config::fragment_rate(&own);
         kernel.limit_oversized(fragment_rate);
-        let origin = kernel.origin();
-        let before = if origin == Origin::Adopted {
-            kernel.image()
-        } else {
-            Image::default()
-        };
+        let now = Instant::now();
         let mut daemon = Self {
-            compiler: Compiler::beside(options.limits, &before),
-            compiled: Compiled {
-                image: before,
-                ..Compiled::default()
-            },
-            formatter,
-            overlaid: OverlaidNode::new(mirror.node(), &own, &devices, BTreeSet::new()),
+            tables: Tables::new(kernel, options.limits, mirror.node(), (&own, &devices), now),
             mirror,
-            own,
-            devices,
-            kernel,
-            private_bpffs: kernel::private_bpffs(&options.pin_root),
-            neighbors: Neighbors::default(),
-            liveness: Liveness::default(),
-            icmp: Icmp::new(icmp_rate, Instant::now()),
-            oam: Oam::default(),
-            monitor: Monitor::default(),
-            ethers: EtherDevices::default(),
-            fragmenter: Fragmenter::new(fragment_rate, Instant::now()),
-            attached: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            examined: BTreeSet::new(),
-            start_command: String::new(),
-            problem: None,
-            origin,
-            started: Instant::now(),
-            reclaiming: false,
-            next_reclaim: Instant::now(),
-            room_freed: false,
-            refit_due: Instant::now(),
-            compilations: 0,
-            resyncs: 0,
-            suspended: Suspended::default(),
-            peers: Peers::default(),
-            preparing: None,
-            tracing: None,
-            replies: Replies::default(),
-            server,
-            metrics,
-            fpm,
-            signalled,
-            hung_up,
-            lock,
-            saved,
-            taken_over,
-            config: ConfigState {
-                path: options.config_path.clone(),
-                ..ConfigState::default()
+            configured: Configured {
+                own,
+                devices,
+                saved,
+                taken_over,
+                start_command: String::new(),
+                state: ConfigState {
+                    path: options.config_path.clone(),
+                    ..ConfigState::default()
+                },
+            },
+            ports: Ports {
+                private_bpffs: kernel::private_bpffs(&options.pin_root),
+                ..Ports::default()
+            },
+            watchers: Watchers::default(),
+            senders: Senders {
+                icmp: Icmp::new(icmp_rate, now),
+                oam: Oam::default(),
+                fragmenter: Fragmenter::new(fragment_rate, now),
+            },
+            clients: Clients::new(formatter, server, metrics, fpm),
+            health: Health::default(),
+            process: Process {
+                lock,
+                signalled,
+                hung_up,
+                started: now,
             },
             options,
         };
@@ -401,7 +328,7 @@ impl Daemon {
         match daemon.bring_up_with(without) {
             Ok(()) => {
                 // An end by an error leaves pins and changes.
-                daemon.lock.keep(&daemon.options.pin_root);
+                daemon.process.lock.keep(&daemon.options.pin_root);
                 daemon.save_changes();
                 created.keep();
                 Ok(daemon)
@@ -415,17 +342,17 @@ impl Daemon {
 
     /// Ends a start that failed, and leaves these attachments of an instance that died.
     fn give_up(mut self, attached: &[(u32, Target)]) {
-        if self.origin == Origin::Fresh {
-            let _ = self.kernel.detach_all();
+        if self.tables.origin == Origin::Fresh {
+            let _ = self.tables.kernel.detach_all();
             return;
         }
-        let now = self.kernel.attached();
+        let now = self.tables.kernel.attached();
         let is_new = |(ifindex, _): &&(u32, Target)| attached.iter().all(|(old, _)| old != ifindex);
         for (ifindex, _) in now.iter().filter(is_new) {
-            let _ = self.kernel.detach(*ifindex);
+            let _ = self.tables.kernel.detach(*ifindex);
         }
         for port in attached.iter().filter(|port| !now.contains(port)) {
-            let _ = self.kernel.attach(port.0, port.1);
+            let _ = self.tables.kernel.attach(port.0, port.1);
         }
     }
 
@@ -439,13 +366,13 @@ impl Daemon {
             (Err(error), Some(without)) => (error, without),
             (result, _) => return result,
         };
-        self.taken_over = Some(TakenOver {
+        self.configured.taken_over = Some(TakenOver {
             entries: 0,
             left_out: vec![format!("the changes by commands: {error}")],
         });
-        let before = std::mem::replace(&mut self.own, own);
+        let before = std::mem::replace(&mut self.configured.own, own);
         self.options.ports = ports;
-        self.refused.clear();
+        self.ports.refused.clear();
         self.apply_overlay();
         self.apply_rates(&before);
         self.bring_up()
@@ -454,7 +381,7 @@ impl Daemon {
     fn bring_up(&mut self) -> Result<(), DaemonError> {
         // The tables of an instance that died change after everything that may fail. Other tables are
         // filled first, so that an attached program finds them filled.
-        let adopted = self.origin == Origin::Adopted;
+        let adopted = self.tables.origin == Origin::Adopted;
         if self.survey_bridges() {
             self.apply_overlay();
         }
@@ -463,15 +390,21 @@ impl Daemon {
             self.attach_all()?;
         }
         self.recompile_after_grace(None)?;
-        let full = &self.compiled.index.full;
-        if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
-            return Err(self.compiler.full(table).into());
+        let full = &self.tables.compiled.index.full;
+        if let Some(table) = self
+            .configured
+            .own
+            .routes
+            .keys()
+            .find_map(|key| full.get(key))
+        {
+            return Err(self.tables.compiler.full(table).into());
         }
         if !adopted {
             self.attach_all()?;
         }
         self.detach_others();
-        ether::remove_orphans(self.mirror.node(), &self.own.ethers);
+        ether::remove_orphans(self.mirror.node(), &self.configured.own.ethers);
         // After the first compilation, which determines the egresses.
         let peers = Changes {
             links: self.survey_peers(),
@@ -489,34 +422,32 @@ impl Daemon {
 
     /// The mirrored node with the overlay.
     fn node(&self) -> &Node {
-        self.overlaid.node(self.mirror.node())
-    }
-
-    fn apply_overlay(&mut self) {
-        let down = self.liveness.down();
-        self.overlaid = OverlaidNode::new(self.mirror.node(), &self.own, &self.devices, down);
+        self.tables.overlaid.node(self.mirror.node())
     }
 
     /// Records the names of interfaces in the overlay, and follows interfaces that were recreated.
     fn track_devices(&mut self) {
-        let moved = self.devices.track(&mut self.own, self.mirror.node());
-        self.liveness.rename_devices(&moved);
+        let moved = self
+            .configured
+            .devices
+            .track(&mut self.configured.own, self.mirror.node());
+        self.watchers.liveness.rename_devices(&moved);
     }
 
     /// Applies a change of the kernel's configuration; `settings`: also of settings without
     /// notification.
     fn on_change(&mut self, changes: &Changes, settings: bool) {
-        self.monitor.touch();
-        self.ethers.touch();
+        self.clients.monitor.touch();
+        self.watchers.ethers.touch();
         let is_small = !settings && !changes.other && !changes.is_empty();
-        if is_small && self.problem.is_none() && self.apply_incremental(changes) {
+        if is_small && self.health.problem.is_none() && self.apply_incremental(changes) {
             return;
         }
         if changes.other || changes.resynced {
             self.forget_ethers();
             self.track_devices();
         }
-        self.problem = self.recompile(None).err().map(|error| error.to_string());
+        self.health.problem = self.recompile(None).err().map(|error| error.to_string());
         if changes.other {
             self.attach_again();
         }
@@ -528,51 +459,51 @@ impl Daemon {
         Status {
             ports: self.port_counters().unwrap_or_default(),
             targets: self.ports_report(),
-            prefixes: self.compiled.image.fib.len(),
-            requires_seg6_enabled: self.own.settings.require_seg6_enabled,
+            prefixes: self.tables.compiled.image.fib.len(),
+            requires_seg6_enabled: self.configured.own.settings.require_seg6_enabled,
             problems: self.problems().clone(),
         }
     }
 
     /// Summary for a service manager. It reads no counters.
     pub fn summary(&self) -> Summary {
-        let attached = self.attached.len();
+        let attached = self.ports.attached.len();
         Summary {
             attached,
             missing: self.port_names().len().saturating_sub(attached),
-            prefixes: self.compiled.image.fib.len(),
+            prefixes: self.tables.compiled.image.fib.len(),
         }
     }
 
     /// Returns the listening socket for metrics, whose connections the caller serves.
     pub fn take_metrics(&mut self) -> Option<TcpListener> {
-        self.metrics.take()
+        self.clients.metrics.take()
     }
 
     /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
-        self.origin
+        self.tables.origin
     }
 
     /// Changes by commands that the instance took over from one that died; none if there were none.
     pub fn taken_over(&self) -> Option<&TakenOver> {
-        self.taken_over.as_ref()
+        self.configured.taken_over.as_ref()
     }
 
     /// Returns whether SIGHUP arrived since the last call.
     fn take_hangup(&self) -> bool {
-        self.hung_up.swap(false, Ordering::Relaxed)
+        self.process.hung_up.swap(false, Ordering::Relaxed)
     }
 
     /// Time of the start.
     pub fn started(&self) -> Instant {
-        self.started
+        self.process.started
     }
 
     fn attached_port(&self, name: &str) -> Result<&Port, String> {
         let name = self.mirror.node().own_name(name);
-        self.attached.get(name).ok_or_else(|| {
-            let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
+        self.ports.attached.get(name).ok_or_else(|| {
+            let ports: Vec<_> = self.ports.attached.keys().map(String::as_str).collect();
             format!(
                 "port {name}: not attached; attached ports are {}",
                 ports.join(", ")

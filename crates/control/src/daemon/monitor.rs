@@ -109,48 +109,49 @@ impl Client {
 impl Daemon {
     /// Adds a client. Its first line is empty; each further line is an event.
     pub(super) fn add_monitor(&mut self, incoming: Incoming) {
-        if self.monitor.clients.len() >= LISTENERS {
+        if self.clients.monitor.clients.len() >= LISTENERS {
             let full = format!("{LISTENERS} clients listen already");
-            return self.replies.refuse(incoming, full);
+            return self.clients.replies.refuse(incoming, full);
         }
         // Earlier clients get what changed before this one.
         self.send_events(Instant::now(), true);
         let mut lines = Lines::to(incoming);
         lines.say(&());
-        if self.monitor.clients.is_empty() {
-            self.monitor.known = self.state(&BTreeMap::new());
+        if self.clients.monitor.clients.is_empty() {
+            self.clients.monitor.known = self.state(&BTreeMap::new());
         }
-        self.monitor.clients.push(Client { lines, lost: 0 });
+        self.clients.monitor.clients.push(Client { lines, lost: 0 });
     }
 
     /// Sends events if the state has changed, and removes clients that disconnected.
     pub(super) fn send_events(&mut self, now: Instant, at_once: bool) {
-        let has_clients = !self.monitor.clients.is_empty();
-        let is_due = at_once || self.monitor.due.is_none_or(|due| now >= due);
-        if has_clients && self.monitor.changed && is_due {
-            let next = self.state(&self.monitor.known.routes);
-            let changes = changes(&self.monitor.known, &next);
+        let has_clients = !self.clients.monitor.clients.is_empty();
+        let is_due = at_once || self.clients.monitor.due.is_none_or(|due| now >= due);
+        if has_clients && self.clients.monitor.changed && is_due {
+            let next = self.state(&self.clients.monitor.known.routes);
+            let changes = changes(&self.clients.monitor.known, &next);
             let timestamp = nanoseconds(ClockId::CLOCK_REALTIME);
             for change in changes {
                 let event = Event { timestamp, change };
-                for client in &mut self.monitor.clients {
+                for client in &mut self.clients.monitor.clients {
                     client.notify(&event);
                 }
             }
-            self.monitor.known = next;
-            self.monitor.changed = false;
-            self.monitor.due = Some(now + PERIOD.max(now.elapsed() * SHARE));
+            self.clients.monitor.known = next;
+            self.clients.monitor.changed = false;
+            self.clients.monitor.due = Some(now + PERIOD.max(now.elapsed() * SHARE));
         }
-        self.monitor
+        self.clients
+            .monitor
             .clients
             .retain_mut(|client| client.lines.send() && !client.lines.client_hung_up());
-        if has_clients && self.monitor.clients.is_empty() {
-            self.monitor.known = State::default();
+        if has_clients && self.clients.monitor.clients.is_empty() {
+            self.clients.monitor.known = State::default();
         }
     }
 
     fn state(&self, known: &BTreeMap<RouteKey, RouteState>) -> State {
-        let (node, index) = (self.node(), &self.compiled.index);
+        let (node, index) = (self.node(), &self.tables.compiled.index);
         let mut keys = srv6_routes(node);
         // Plain routes that are punted, too.
         keys.extend(
@@ -185,12 +186,17 @@ impl Daemon {
                 (key, path_state(validity, place))
             })
         });
-        let services = self.own.routes.iter().filter_map(|(key, route)| {
-            let service = self.liveness.report(route)?;
-            Some((key.prefix.to_string(), service.state))
-        });
+        let services = self
+            .configured
+            .own
+            .routes
+            .iter()
+            .filter_map(|(key, route)| {
+                let service = self.watchers.liveness.report(route)?;
+                Some((key.prefix.to_string(), service.state))
+            });
         let ports = self.ports_report().into_iter().map(|port| {
-            let attached = self.attached.get(&port.name);
+            let attached = self.ports.attached.get(&port.name);
             let target = attached.map(|port| port.target.name());
             (port.name, (target, port.up))
         });

@@ -123,45 +123,46 @@ impl Daemon {
     pub(super) fn refresh_neighbors(&mut self, now: Instant) {
         self.renew_stations(now);
         let mut of_lists = self.node().policies.next_hops();
-        of_lists.extend(self.ethers.next_hops());
+        of_lists.extend(self.watchers.ethers.next_hops());
         let node = self.mirror.node();
-        let needs = self
-            .compiled
-            .index
-            .adjacencies
-            .iter()
-            .filter_map(|(&index, adjacency)| {
-                let used = self.kernel.take_used(index);
-                let key = (adjacency.ifindex, adjacency.via?);
-                if !used && adjacency.valid {
-                    return None;
-                }
-                let ours = self.own.neighbors.contains_key(&key);
-                let up = node.links.get(&key.0).is_some_and(|link| link.up);
-                let known = node.neighbors.get(&key);
-                if ours || !up || known.is_some_and(|neighbor| neighbor.permanent) {
-                    return None;
-                }
-                let state = match known {
-                    None => State::Unresolved,
-                    Some(_) if self.mirror.is_stale(key.0, key.1) => State::Stale,
-                    Some(_) => State::Fresh,
-                };
-                // A segment list is not used before its next hop is resolved.
-                let used = used || state == State::Unresolved && of_lists.contains(&key);
-                Some(Need { key, state, used })
-            });
-        let (all, compiler) = (self.overlaid.node(node), &self.compiler);
-        let wanted = self.kernel.take_resolve_requests().into_iter();
+        let needs =
+            self.tables
+                .compiled
+                .index
+                .adjacencies
+                .iter()
+                .filter_map(|(&index, adjacency)| {
+                    let used = self.tables.kernel.take_used(index);
+                    let key = (adjacency.ifindex, adjacency.via?);
+                    if !used && adjacency.valid {
+                        return None;
+                    }
+                    let ours = self.configured.own.neighbors.contains_key(&key);
+                    let up = node.links.get(&key.0).is_some_and(|link| link.up);
+                    let known = node.neighbors.get(&key);
+                    if ours || !up || known.is_some_and(|neighbor| neighbor.permanent) {
+                        return None;
+                    }
+                    let state = match known {
+                        None => State::Unresolved,
+                        Some(_) if self.mirror.is_stale(key.0, key.1) => State::Stale,
+                        Some(_) => State::Fresh,
+                    };
+                    // A segment list is not used before its next hop is resolved.
+                    let used = used || state == State::Unresolved && of_lists.contains(&key);
+                    Some(Need { key, state, used })
+                });
+        let (all, compiler) = (self.tables.overlaid.node(node), &self.tables.compiler);
+        let wanted = self.tables.kernel.take_resolve_requests().into_iter();
         let wanted = wanted.filter_map(|(view, address)| {
-            let view = self.compiled.index.views.get(&view)?;
+            let view = self.tables.compiled.index.views.get(&view)?;
             let route = |table, address| all.routes.get(&compiler.route_for(table, address)?);
             let key = on_link(route, view, address)?;
             let (state, used) = (State::Unresolved, true);
             (!node.neighbors.contains_key(&key)).then_some(Need { key, state, used })
         });
         let needs = needs.chain(wanted);
-        for (dev, address) in self.neighbors.due(needs, now) {
+        for (dev, address) in self.watchers.neighbors.due(needs, now) {
             // The link may be gone, or the kernel's table full: the next check tries again.
             let _ = self.mirror.use_neighbor(dev, address);
         }

@@ -59,29 +59,32 @@ fn limit(per_second: u32) -> ReportRate {
 impl Daemon {
     /// Applies the rate of the configuration to the packet path.
     pub(super) fn limit_copies(&self) {
-        self.kernel.limit_copies(limit(self.own.oam_rate));
+        self.tables
+            .kernel
+            .limit_copies(limit(self.configured.own.oam_rate));
     }
 
     /// Adds a listening client. Its first line is the report; each further line is a copy.
     pub(super) fn add_oam_listener(&mut self, incoming: Incoming) {
-        if self.oam.listeners.len() >= LISTENERS {
+        if self.senders.oam.listeners.len() >= LISTENERS {
             let full = format!("{LISTENERS} clients listen already");
-            return self.replies.refuse(incoming, full);
+            return self.clients.replies.refuse(incoming, full);
         }
         let report = self.oam_report();
         let mut lines = Lines::to(incoming);
         lines.say(&report);
-        self.oam.listeners.push(lines);
+        self.senders.oam.listeners.push(lines);
     }
 
     /// Sends new copies to the clients, and removes clients that disconnected.
     pub(super) fn send_copies(&mut self) {
         let offset = clock_offset();
-        for copied in self.kernel.copies(AT_ONCE) {
+        for copied in self.tables.kernel.copies(AT_ONCE) {
             let copy = self.oam_copy(&copied, offset);
-            self.oam.notify(&copy);
+            self.senders.oam.notify(&copy);
         }
-        self.oam
+        self.senders
+            .oam
             .listeners
             .retain_mut(|lines| lines.send() && !lines.client_hung_up());
     }
@@ -99,15 +102,15 @@ impl Daemon {
     }
 
     pub(super) fn oam_report(&self) -> report::Oam {
-        let suppressed = self.attached.iter().map(|(name, port)| {
-            let suppressed = self.kernel.copies_suppressed(port.ifindex.0);
+        let suppressed = self.ports.attached.iter().map(|(name, port)| {
+            let suppressed = self.tables.kernel.copies_suppressed(port.ifindex.0);
             (name.clone(), suppressed)
         });
         report::Oam {
-            rate: self.own.oam_rate,
-            copied: self.oam.copied.clone(),
+            rate: self.configured.own.oam_rate,
+            copied: self.senders.oam.copied.clone(),
             suppressed: suppressed.collect(),
-            unread: self.oam.unread,
+            unread: self.senders.oam.unread,
         }
     }
 }

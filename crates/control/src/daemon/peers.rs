@@ -19,27 +19,27 @@ impl Daemon {
     /// Surveys the ports and egresses that are veths. Returns the links with another peer. A failed
     /// survey ends all redirects.
     pub(super) fn survey_peers(&mut self) -> Vec<IfIndex> {
-        let setting = self.own.settings.redirect_peer;
+        let setting = self.configured.own.settings.redirect_peer;
         let verdict = |(link, egress): (IfIndex, Egress)| {
             let has_tcx = kernel::has_tcx_egress(link.0);
             let mtu = self.mirror.node().links.get(&link).map(|link| link.mtu);
             (link, peer(&egress, setting, mtu, has_tcx))
         };
         let found = egress::read(&self.surveyed()).unwrap_or_default();
-        self.peers = Peers(found.into_iter().map(verdict).collect());
-        let peers = self.peers.0.iter();
+        self.ports.peers = Peers(found.into_iter().map(verdict).collect());
+        let peers = self.ports.peers.0.iter();
         let peers = peers.filter_map(|(link, peer)| Some((*link, *peer.as_ref().ok()?)));
         self.mirror.set_peers(peers.collect())
     }
 
     /// Ports and egresses; none if no port is in TC.
     fn surveyed(&self) -> Vec<IfIndex> {
-        let mut ports = self.attached.values();
+        let mut ports = self.ports.attached.values();
         if !ports.any(|port| port.target == Target::Tc) {
             return Vec::new();
         }
-        let adjacencies = self.compiled.index.adjacencies.values();
-        let ports = self.attached.values().map(|port| port.ifindex);
+        let adjacencies = self.tables.compiled.index.adjacencies.values();
+        let ports = self.ports.attached.values().map(|port| port.ifindex);
         let links: BTreeSet<_> = adjacencies.map(|it| it.ifindex).chain(ports).collect();
         links.into_iter().collect()
     }
@@ -48,7 +48,7 @@ impl Daemon {
     /// no reason for an interface that is not a veth, or if no port is in TC.
     pub(super) fn peer_report(&self, link: Option<&Link>) -> (bool, Option<String>) {
         let Some((link, peer)) =
-            link.and_then(|link| Some((link, self.peers.0.get(&link.ifindex)?)))
+            link.and_then(|link| Some((link, self.ports.peers.0.get(&link.ifindex)?)))
         else {
             return (false, None);
         };
@@ -57,7 +57,7 @@ impl Daemon {
             Err(why) => return (false, Some(why.clone())),
         };
         let node = self.node();
-        let adjacencies = self.compiled.image.adjacencies.values();
+        let adjacencies = self.tables.compiled.image.adjacencies.values();
         let mut here = adjacencies.filter(|it| it.ifindex == link.ifindex.0);
         let why = if link.peer != Some(mac) {
             "it has changed, and is surveyed again"

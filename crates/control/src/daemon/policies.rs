@@ -30,8 +30,8 @@ impl Daemon {
         sent: &Sent,
     ) -> report::Policy {
         let node = self.node();
-        let configured = self.own.policies.get(name);
-        let own = self.own.routes.values();
+        let configured = self.configured.own.policies.get(name);
+        let own = self.configured.own.routes.values();
         let leading = own.filter(|route| named(route).contains(name));
         let candidates = (0..policy.candidates.len())
             .map(|place| candidate_report(policy, validity, place, sent))
@@ -53,7 +53,7 @@ impl Daemon {
 
     /// Packets and bytes sent by each segment list, for all routes.
     fn sent(&self) -> Result<Sent, String> {
-        let counters = self.compiled.index.counters.iter();
+        let counters = self.tables.compiled.index.counters.iter();
         let lists = counters.filter_map(|(of, &slot)| match of {
             Counted::List(_, list) => Some((list, slot)),
             _ => None,
@@ -74,12 +74,12 @@ impl Daemon {
         &self,
         keys: impl Iterator<Item = &'a RouteKey>,
     ) -> Result<Counts, String> {
-        let index = &self.compiled.index;
+        let index = &self.tables.compiled.index;
         self.counts(keys.flat_map(|key| index.counters_of(*key)))
     }
 
     fn counts(&self, slots: impl Iterator<Item = CounterId>) -> Result<Counts, String> {
-        let counts = self.kernel.all_route_counters(&slots.collect());
+        let counts = self.tables.kernel.all_route_counters(&slots.collect());
         counts.map_err(|error| error.to_string())
     }
 
@@ -90,7 +90,7 @@ impl Daemon {
         counts: &Counts,
     ) -> sidestep_route_counters {
         let mut all = sidestep_route_counters::default();
-        for slot in self.compiled.index.counters_of(*key) {
+        for slot in self.tables.compiled.index.counters_of(*key) {
             let counters = counts[&slot];
             all.packets += counters.packets;
             all.bytes += counters.bytes;

@@ -20,9 +20,9 @@ impl Daemon {
         &mut self,
         batch: &PolicyBatch,
     ) -> Result<report::PolicyBatch, String> {
-        let mut own = self.own.clone();
+        let mut own = self.configured.own.clone();
         let applied = apply(&mut own, self.node(), batch).map_err(|error| error.to_string())?;
-        if own.paths != self.own.paths {
+        if own.paths != self.configured.own.paths {
             self.exchange(self.options.ports.clone(), own)?;
         }
         Ok(applied)

@@ -154,7 +154,7 @@ impl Daemon {
     /// already has it stays; otherwise the first port gets it.
     pub(super) fn port_slots(&self) -> BTreeSet<IfIndex> {
         let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
-        let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
+        let has = |ifindex: &IfIndex| self.tables.compiled.image.ports.contains_key(&ifindex.0);
         let (there, new): (Vec<_>, Vec<_>) = self
             .requested_ports()
             .filter(|(_, choice)| choice.is_ok())
@@ -178,7 +178,7 @@ impl Daemon {
 
     /// Names of the interfaces that are attached to ether devices.
     fn attached_names(&self) -> impl Iterator<Item = &str> {
-        let devices = self.own.ethers.values();
+        let devices = self.configured.own.ethers.values();
         devices.filter_map(|device| Some(device.attached.as_ref()?.port.as_str()))
     }
 
@@ -223,7 +223,7 @@ impl Daemon {
     /// An interface refuses.
     pub(super) fn attach_all(&mut self) -> Result<(), DaemonError> {
         self.attach_missing();
-        match self.refused.pop_first() {
+        match self.ports.refused.pop_first() {
             Some((name, why)) => Err(DaemonError::Port { name, why }),
             None => Ok(()),
         }
@@ -234,17 +234,18 @@ impl Daemon {
             .requested_ports()
             .filter_map(|(link, choice)| Some((link.name.clone(), link.ifindex, choice.ok()?.0)))
             .collect();
-        self.attached
+        self.ports
+            .attached
             .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.chosen)));
         let there: BTreeSet<String> = self
             .requested_ports()
             .map(|(link, _)| link.name.clone())
             .collect();
-        self.refused.retain(|name, _| there.contains(name));
+        self.ports.refused.retain(|name, _| there.contains(name));
         let slots = self.port_slots();
         let missing: Vec<_> = self
             .requested_ports()
-            .filter(|(link, _)| !self.attached.contains_key(&link.name))
+            .filter(|(link, _)| !self.ports.attached.contains_key(&link.name))
             .map(|(link, choice)| (link.name.clone(), link.ifindex, choice))
             .collect();
         for (name, ifindex, choice) in missing {
@@ -252,7 +253,7 @@ impl Daemon {
                 has_slot(&slots, ifindex)?;
                 let (target, why) = self.attach_as(ifindex, chosen, why)?;
                 let (tcx, xdp_features) = (
-                    self.kernel.features().tcx,
+                    self.tables.kernel.features().tcx,
                     self.mirror.reports_xdp_features(),
                 );
                 Ok(Port {
@@ -264,11 +265,11 @@ impl Daemon {
             });
             match attached {
                 Ok(port) => {
-                    self.refused.remove(&name);
-                    self.attached.insert(name, port);
+                    self.ports.refused.remove(&name);
+                    self.ports.attached.insert(name, port);
                 }
                 Err(why) => {
-                    self.refused.insert(name, why);
+                    self.ports.refused.insert(name, why);
                 }
             }
         }
@@ -284,9 +285,9 @@ impl Daemon {
     ) -> Result<(Target, String), String> {
         let is_own = self.node().ether_of_port(IfIndex(ifindex)).is_some();
         let attached = if is_own && chosen == Target::Tc {
-            self.kernel.attach_alone(ifindex)
+            self.tables.kernel.attach_alone(ifindex)
         } else {
-            self.kernel.attach(ifindex, chosen)
+            self.tables.kernel.attach(ifindex, chosen)
         };
         let error = match attached {
             Ok(()) => return Ok((chosen, why)),
@@ -295,19 +296,24 @@ impl Daemon {
         if self.options.mode != Mode::Auto || !error.is_without_xdp() {
             return Err(error.to_string());
         }
-        let attached = self.kernel.attach(ifindex, Target::Tc);
+        let attached = self.tables.kernel.attach(ifindex, Target::Tc);
         attached.map_err(|error| error.to_string())?;
         Ok((Target::Tc, format!("TC takes the place of XDP: {error}")))
     }
 
     /// Detaches all interfaces that are no port, such as those of an instance that died.
     pub(super) fn detach_others(&mut self) {
-        let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
-        for (ifindex, _) in self.kernel.attached() {
+        let ports: BTreeSet<u32> = self
+            .ports
+            .attached
+            .values()
+            .map(|port| port.ifindex.0)
+            .collect();
+        for (ifindex, _) in self.tables.kernel.attached() {
             if !ports.contains(&ifindex) {
                 // If the interface is gone or in another namespace, this still removes program and
                 // pin.
-                let _ = self.kernel.detach(ifindex);
+                let _ = self.tables.kernel.detach(ifindex);
             }
         }
     }
@@ -316,9 +322,9 @@ impl Daemon {
     /// the program is gone. Attaching twice changes nothing.
     pub(super) fn attach_again(&mut self) {
         let links = &self.mirror.node().links;
-        let kernel = &mut self.kernel;
-        let refused = &mut self.refused;
-        self.attached.retain(|name, port| {
+        let kernel = &mut self.tables.kernel;
+        let refused = &mut self.ports.refused;
+        self.ports.attached.retain(|name, port| {
             if !links.contains_key(&port.ifindex) {
                 return true;
             }

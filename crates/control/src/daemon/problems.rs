@@ -12,18 +12,18 @@ use crate::report::Problem;
 impl Daemon {
     /// Result of the last checks.
     pub fn problems(&self) -> &BTreeSet<Problem> {
-        &self.examined
+        &self.health.examined
     }
 
     /// Makes all checks.
     pub(super) fn examine(&mut self) {
         let (found, start) =
             self.with_facts(|facts| (doctor::examine(facts), facts.start("", None)));
-        self.examined = found;
-        if start != self.start_command {
+        self.health.examined = found;
+        if start != self.configured.start_command {
             // Only a hint for `doctor` after a crash.
             let _ = fs::write(facts::start_file(), &start);
-            self.start_command = start;
+            self.configured.start_command = start;
         }
     }
 
@@ -39,27 +39,30 @@ impl Daemon {
         let node = self.node();
         let port = |name: &String| Port {
             name: name.clone(),
-            target: self.attached.get(name).map(|port| port.target),
-            refused: self.refused.get(name).cloned(),
+            target: self.ports.attached.get(name).map(|port| port.target),
+            refused: self.ports.refused.get(name).cloned(),
         };
         let ports: Vec<_> = self.requested_names().iter().map(port).collect();
         // Without the survey the other checks still work.
         let survey = facts::survey(node, &ports).unwrap_or_default();
-        let full = self.compiled.index.full_tables().into_iter();
+        let full = self.tables.compiled.index.full_tables().into_iter();
         let full = full.map(|table| {
-            let sentence = self.compiler.full(table);
+            let sentence = self.tables.compiler.full(table);
             let sentence = format!("{sentence}; the kernel forwards what does not fit");
             (table.to_owned(), sentence)
         });
-        let lacks = facts::lacks(self.kernel.features(), self.mirror.reports_xdp_features());
+        let lacks = facts::lacks(
+            self.tables.kernel.features(),
+            self.mirror.reports_xdp_features(),
+        );
         let daemon = facts::Daemon {
-            failed: self.problem.clone(),
-            reload: self.config.failed.clone(),
-            unconfirmed: self.config.trial.is_some(),
-            icmp: self.icmp.problem().map(str::to_owned),
-            fragments: self.fragmenter.problem().map(str::to_owned),
-            liveness: self.liveness.problem(),
-            metrics: self.own.metrics,
+            failed: self.health.problem.clone(),
+            reload: self.configured.state.failed.clone(),
+            unconfirmed: self.configured.state.trial.is_some(),
+            icmp: self.senders.icmp.problem().map(str::to_owned),
+            fragments: self.senders.fragmenter.problem().map(str::to_owned),
+            liveness: self.watchers.liveness.problem(),
+            metrics: self.configured.own.metrics,
             fpm: self.fpm_report(),
             full: full.collect(),
             limits: self.limits_report(),
@@ -72,10 +75,15 @@ impl Daemon {
         let mut facts = Facts {
             ports,
             survey,
-            host: Host::read(&self.options.pin_root, self.private_bpffs, None, lacks),
+            host: Host::read(
+                &self.options.pin_root,
+                self.ports.private_bpffs,
+                None,
+                lacks,
+            ),
             daemon: Some(daemon),
             lost_sids: self.mirror.lost_sids(),
-            ..Facts::new(node, self.mirror.node(), &self.compiled)
+            ..Facts::new(node, self.mirror.node(), &self.tables.compiled)
         };
         examine(&mut facts)
     }

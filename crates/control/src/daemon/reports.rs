@@ -30,27 +30,32 @@ impl Daemon {
         report::Status {
             version: self.options.version.into(),
             pid: std::process::id(),
-            start: Some(self.start_command.clone()),
-            uptime: self.started.elapsed().as_secs(),
-            origin: match self.origin {
+            start: Some(self.configured.start_command.clone()),
+            uptime: self.process.started.elapsed().as_secs(),
+            origin: match self.tables.origin {
                 Origin::Fresh => "fresh",
                 Origin::Adopted => "adopted",
                 Origin::Replaced => "replaced",
             }
             .into(),
-            pins: self.kernel.folder().display().to_string(),
+            pins: self.tables.kernel.folder().display().to_string(),
             config: self
-                .config
+                .configured
+                .state
                 .path
                 .as_ref()
                 .map(|path| path.display().to_string()),
-            confirm_within: self.config.confirm_within(),
-            prefixes: self.compiled.image.fib.len() as u64,
-            compilations: self.compilations,
-            resyncs: self.resyncs,
-            encap_lookup_main: self.own.settings.encap_lookup_main,
-            requires_seg6_enabled: self.own.settings.require_seg6_enabled,
-            metrics: self.own.metrics.map(|it| format!("http://{it}/metrics")),
+            confirm_within: self.configured.state.confirm_within(),
+            prefixes: self.tables.compiled.image.fib.len() as u64,
+            compilations: self.tables.compilations,
+            resyncs: self.health.resyncs,
+            encap_lookup_main: self.configured.own.settings.encap_lookup_main,
+            requires_seg6_enabled: self.configured.own.settings.require_seg6_enabled,
+            metrics: self
+                .configured
+                .own
+                .metrics
+                .map(|it| format!("http://{it}/metrics")),
             fpm: self.fpm_report(),
             problems: self.problems().iter().cloned().collect(),
         }
@@ -60,7 +65,8 @@ impl Daemon {
         let node = self.mirror.node();
         let report = |name: &String| {
             let link = node.link_by_name(name);
-            let (target, why) = match (self.attached.get(name), self.refused.get(name)) {
+            let (target, why) = match (self.ports.attached.get(name), self.ports.refused.get(name))
+            {
                 (Some(port), _) => (port.target.name().into(), port.why.clone()),
                 (None, Some(why)) => ("none".into(), why.clone()),
                 (None, None) => (
@@ -80,11 +86,12 @@ impl Daemon {
                 mtu: link.map_or(0, |link| link.mtu),
                 up: link.is_some_and(|link| link.up),
                 seg6_enabled: link.is_some_and(|link| link.seg6_enabled),
-                processes_sids: !self.own.settings.require_seg6_enabled
+                processes_sids: !self.configured.own.settings.require_seg6_enabled
                     || link.is_some_and(|link| link.seg6_enabled),
                 redirect_peer,
                 redirect_peer_why,
                 punt_reasons: self
+                    .tables
                     .compiled
                     .index
                     .punt_reasons
@@ -100,7 +107,7 @@ impl Daemon {
 
     /// SIDs of SR proxies whose services use a port.
     fn proxies_at(&self, here: impl Fn(IfIndex) -> bool) -> Vec<report::PortProxy> {
-        let proxies = self.compiled.index.proxies.iter();
+        let proxies = self.tables.compiled.index.proxies.iter();
         proxies
             .map(|(key, proxy)| report::PortProxy {
                 sid: key.prefix.to_string(),
@@ -124,12 +131,14 @@ impl Daemon {
     pub(super) fn port_counters(&self) -> Result<Vec<report::PortCounters>, String> {
         let node = self.mirror.node();
         let egress = self
+            .tables
             .compiled
             .image
             .adjacencies
             .values()
             .map(|adjacency| adjacency.ifindex);
         let interfaces: BTreeSet<u32> = self
+            .tables
             .compiled
             .image
             .ports
@@ -141,6 +150,7 @@ impl Daemon {
             .into_iter()
             .map(|ifindex| {
                 let c = self
+                    .tables
                     .kernel
                     .port_counters(ifindex)
                     .map_err(|error| error.to_string())?;
@@ -179,7 +189,7 @@ impl Daemon {
         key: &RouteKey,
         counts: &Counts,
     ) -> Result<report::Route, String> {
-        let index = &self.compiled.index;
+        let index = &self.tables.compiled.index;
         let counters = self.counted_by_route(key, counts);
         let of_route = configured(node, key);
         Ok(report::Route {
@@ -198,7 +208,7 @@ impl Daemon {
                 .get(key)
                 .map(|proxy| self.return_path_report(node, proxy))
                 .transpose()?,
-            service: self.liveness.report(of_route),
+            service: self.watchers.liveness.report(of_route),
         })
     }
 
@@ -212,11 +222,11 @@ impl Daemon {
         let mut learned = Vec::new();
         let mut flows = None;
         if proxy.learned.is_some() {
-            learned.push(self.kernel.learned(proxy.learned));
-            learned.extend(self.kernel.chains(proxy.learned));
+            learned.push(self.tables.kernel.learned(proxy.learned));
+            learned.extend(self.tables.kernel.chains(proxy.learned));
             flows = self.flows_report(proxy.learned);
         }
-        let words = self.formatter.headers;
+        let words = self.clients.formatter.headers;
         let mut learned: Vec<_> = learned
             .iter()
             .filter_map(|learned| learned_report(learned, words))
@@ -235,7 +245,7 @@ impl Daemon {
     }
 
     pub(super) fn flows_report(&self, learned: HeaderSetId) -> Option<report::Flows> {
-        let flows = self.kernel.flows(learned)?;
+        let flows = self.tables.kernel.flows(learned)?;
         Some(report::Flows {
             limit: flows.limit,
             used: flows.used,
@@ -245,10 +255,10 @@ impl Daemon {
 
     /// Counters of a route or return path, or zeros if it has none.
     pub(super) fn counted(&self, of: Counted) -> Result<sidestep_route_counters, String> {
-        let Some(&slot) = self.compiled.index.counters.get(&of) else {
+        let Some(&slot) = self.tables.compiled.index.counters.get(&of) else {
             return Ok(sidestep_route_counters::default());
         };
-        let counters = self.kernel.route_counters(slot);
+        let counters = self.tables.kernel.route_counters(slot);
         counters.map_err(|error| error.to_string())
     }
 
@@ -261,6 +271,7 @@ impl Daemon {
     /// All reasons, whether they occurred or not.
     pub(super) fn reasons_report(&self) -> Result<report::Drops, String> {
         let counts = self
+            .tables
             .kernel
             .reason_counters()
             .map_err(|error| error.to_string())?;
@@ -281,7 +292,7 @@ impl Daemon {
     }
 
     pub(super) fn hmac_report(&self) -> report::HmacKeys {
-        let image = &self.compiled.image;
+        let image = &self.tables.compiled.image;
         let policies = |id: u32| {
             let signing = image.policies.values().filter(|policy| {
                 let key = image.hmac_keys.get(&policy.hmac_key);
@@ -293,7 +304,7 @@ impl Daemon {
         keys.map(|(&id, key)| report::HmacKey {
             key: id,
             algorithm: key.algorithm.to_string(),
-            owner: if self.own.hmac_keys.contains_key(&id) {
+            owner: if self.configured.own.hmac_keys.contains_key(&id) {
                 "sidestep".into()
             } else {
                 "kernel".into()
@@ -304,9 +315,9 @@ impl Daemon {
     }
 
     pub(super) fn limits_report(&self) -> report::Limits {
-        let (limits, image) = (self.options.limits, &self.compiled.image);
+        let (limits, image) = (self.options.limits, &self.tables.compiled.image);
         let refused = "a Sidestep-only route is refused, a kernel route is punted";
-        let full = &self.compiled.index.full;
+        let full = &self.tables.compiled.index.full;
         let row = |name: &str, limit: u32, used: Option<usize>, beyond: &str| report::Limit {
             name: name.into(),
             limit: limit.into(),
@@ -333,13 +344,13 @@ impl Daemon {
             row(
                 "route counters",
                 limits.route_counters,
-                Some(self.compiled.index.counters.len()),
+                Some(self.tables.compiled.index.counters.len()),
                 "further routes are not counted one by one",
             ),
             row(
                 "views",
                 VIEWS,
-                Some(self.compiled.index.views.len()),
+                Some(self.tables.compiled.index.views.len()),
                 refused,
             ),
             row(

@@ -45,7 +45,7 @@ impl Daemon {
             .map_err(|error| error.to_string())?;
         let mut native = self.native();
         let verdict = native.run(port.ifindex.0, &frame);
-        let selection = Selection::new(&self.compiled.index, native.trace(), destination);
+        let selection = Selection::new(&self.tables.compiled.index, native.trace(), destination);
         // The filter would check the dummy address.
         let is_filtered =
             matches!(verdict, Verdict::Punt(reason) if reason.number == PUNT_reverse_path);
@@ -63,7 +63,7 @@ impl Daemon {
             None => (None, None),
         };
         let is_punt = matches!(verdict, Some(Verdict::Punt(_)));
-        let index = &self.compiled.index;
+        let index = &self.tables.compiled.index;
         let hop = selection.hop.and_then(|hop| index.routes.get(&hop));
         let hop = hop.and_then(|info| info.next_hop.as_ref());
         let key = selection.key(index);

@@ -64,13 +64,13 @@ impl Daemon {
         let request = incoming.request.as_ref().map_err(Clone::clone);
         match request.and_then(|request| self.load_trace(request)) {
             Ok((options, loaded)) => {
-                self.preparing = Some(Preparing {
+                self.clients.preparing = Some(Preparing {
                     incoming,
                     options,
                     loaded,
                 });
             }
-            Err(message) => self.replies.refuse(incoming, message),
+            Err(message) => self.clients.replies.refuse(incoming, message),
         }
     }
 
@@ -89,8 +89,12 @@ impl Daemon {
             return Err("not a trace".into());
         };
         // A trace that has ended does not block a new one, even if its client has unread lines.
-        let runs = self.tracing.as_ref().is_some_and(|tracing| !tracing.ended);
-        if runs || self.preparing.is_some() {
+        let runs = self
+            .clients
+            .tracing
+            .as_ref()
+            .is_some_and(|tracing| !tracing.ended);
+        if runs || self.clients.preparing.is_some() {
             return Err("another trace is running; only one can run at a time".into());
         }
         let filter = Filter::parse(filter).map_err(|error| error.to_string())?;
@@ -117,7 +121,7 @@ impl Daemon {
                 SIDESTEP_SAMPLE_HEAD
             },
         };
-        let programs = self.kernel.trace_loader();
+        let programs = self.tables.kernel.trace_loader();
         let programs = programs.map_err(|error| error.to_string())?;
         let (sender, loaded) = channel();
         let load = move || {
@@ -137,21 +141,21 @@ impl Daemon {
 
     /// Attaches the programs when they are loaded.
     fn begin_trace(&mut self) {
-        let Some(preparing) = self.preparing.take() else {
+        let Some(preparing) = self.clients.preparing.take() else {
             return;
         };
         let begun = match preparing.loaded.try_recv() {
             Err(TryRecvError::Empty) => {
-                self.preparing = Some(preparing);
+                self.clients.preparing = Some(preparing);
                 return;
             }
             Err(TryRecvError::Disconnected) => Err("the traced programs were not loaded".into()),
             Ok(loaded) => loaded
-                .and_then(|tracer| self.kernel.trace_with(tracer))
+                .and_then(|tracer| self.tables.kernel.trace_with(tracer))
                 .map_err(|error| error.to_string()),
         };
         if let Err(message) = begun {
-            return self.replies.refuse(preparing.incoming, message);
+            return self.clients.replies.refuse(preparing.incoming, message);
         }
         let lines = Lines::to(preparing.incoming);
         let TraceOptions {
@@ -174,7 +178,7 @@ impl Daemon {
         tracing.lines.say(&TraceLine::Begun {
             ports: self.traced_ports(),
         });
-        self.tracing = Some(tracing);
+        self.clients.tracing = Some(tracing);
     }
 
     fn traced_ports(&self) -> Vec<TracedPort> {
@@ -183,33 +187,33 @@ impl Daemon {
             ifindex: port.ifindex.0,
             target: port.target.name().into(),
         };
-        self.attached.iter().map(port).collect()
+        self.ports.attached.iter().map(port).collect()
     }
 
     /// One round: sends new samples and checks for the end. It runs before the tables change, so
     /// that the samples still match the tables.
     pub(super) fn continue_trace(&mut self) {
         self.begin_trace();
-        let Some(mut tracing) = self.tracing.take() else {
+        let Some(mut tracing) = self.clients.tracing.take() else {
             return;
         };
         if !tracing.ended {
             self.send_samples(&mut tracing);
             // The prefix table grew, which ended the trace in the kernel.
-            let gone = tracing.lines.client_hung_up() || self.kernel.trace_fd().is_none();
+            let gone = tracing.lines.client_hung_up() || self.tables.kernel.trace_fd().is_none();
             if gone || tracing.left == Some(0) {
                 self.end_trace(&mut tracing);
             }
         }
         if tracing.lines.send() && !(tracing.ended && tracing.lines.is_empty()) {
-            self.tracing = Some(tracing);
+            self.clients.tracing = Some(tracing);
         } else if !tracing.ended {
             self.end_trace(&mut tracing);
         }
     }
 
     fn send_samples(&self, tracing: &mut Tracing) {
-        let samples = self.kernel.trace_samples(ROUND);
+        let samples = self.tables.kernel.trace_samples(ROUND);
         if samples.is_empty() {
             return;
         }
@@ -227,6 +231,7 @@ impl Daemon {
                 }
             }
             let port = self
+                .ports
                 .attached
                 .values()
                 .find(|port| port.ifindex.0 == sample.ifindex);
@@ -236,9 +241,12 @@ impl Daemon {
                 sample,
                 target: port.map_or("none", |port| port.target.name()),
             };
-            let Some(packet) =
-                (self.formatter.sample)(node, &self.compiled, &tracing.filter, traced)
-            else {
+            let Some(packet) = (self.clients.formatter.sample)(
+                node,
+                &self.tables.compiled,
+                &tracing.filter,
+                traced,
+            ) else {
                 continue;
             };
             if !tracing.is_decided_in_packet_path() && !tracing.bucket.take() {
@@ -249,9 +257,9 @@ impl Daemon {
     }
 
     fn end_trace(&mut self, tracing: &mut Tracing) {
-        tracing.lost += self.kernel.trace_lost().unwrap_or(0);
-        if let Err(error) = self.kernel.trace_stop() {
-            self.problem = Some(error.to_string());
+        tracing.lost += self.tables.kernel.trace_lost().unwrap_or(0);
+        if let Err(error) = self.tables.kernel.trace_stop() {
+            self.health.problem = Some(error.to_string());
         }
         tracing.ended = true;
         tracing.lines.say(&TraceLine::End {

@@ -14,6 +14,7 @@ use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Encap, NextHop, ObjectChange};
 
 use super::own::OverlaidNode;
+use super::packet_path::PacketPath;
 use crate::compile::{Change, Compiled, Compiler};
 
 /// Number of routes of a nexthop object from which on the next hops that it lost are suspended. Fewer
@@ -61,7 +62,11 @@ impl UrgentTables<'_> {
 }
 
 /// Publishes an incremental compilation. If it fails, `compiled` is as before.
-pub(super) fn publish(kernel: &mut Kernel, change: &Change, compiled: &mut Compiled) -> bool {
+pub(super) fn publish(
+    kernel: &mut impl PacketPath,
+    change: &Change,
+    compiled: &mut Compiled,
+) -> bool {
     let mut counters = change.new_counters();
     let cleared = counters.try_for_each(|slot| kernel.clear_route_counters(slot));
     let published = cleared.and_then(|()| kernel.publish(&change.delta, &compiled.image));
