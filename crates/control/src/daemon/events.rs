@@ -15,7 +15,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::answers::json;
 use super::fpm::Fpm;
 use super::timers::{Task, Timers};
-use super::urgent::UrgentTables;
 use super::{Daemon, DaemonError, Phase, Program, neighbors};
 use crate::api::{Incoming, Request, run_directory};
 use crate::report;
@@ -127,7 +126,7 @@ impl Daemon {
         read.is_ok_and(|bytes| bytes > 0)
     }
 
-    /// Processes what the packet path and the clients of streams have sent.
+    /// Serves the packet path, the clients of streams and zebra.
     fn serve_packets(&mut self, program: &mut dyn Program) {
         self.continue_trace();
         self.send_icmp();
@@ -139,14 +138,8 @@ impl Daemon {
 
     /// Reads the notifications of the kernel. Urgent ones take effect at once.
     fn read_notifications(&mut self) -> Changes {
-        let mut tables = UrgentTables {
-            suspended: &mut self.tables.suspended,
-            compiler: &mut self.tables.compiler,
-            compiled: &mut self.tables.compiled,
-            kernel: &mut self.tables.kernel,
-            overlaid: &self.tables.overlaid,
-        };
-        let mut urgent = |node: &_, change| tables.apply(node, change);
+        let tables = &mut self.tables;
+        let mut urgent = |node: &_, change| tables.urgent(node, change);
         let notified = self.mirror.process_with(&mut urgent);
         let mut notified = notified.unwrap_or_else(|error| {
             self.health.problem = Some(error.to_string());
@@ -175,9 +168,7 @@ impl Daemon {
     fn resume_suspended(&mut self) {
         let is_known = self.mirror.is_current() && !self.mirror.awaits_links();
         if self.health.problem.is_none() && is_known {
-            self.tables
-                .suspended
-                .resume(&self.tables.compiled, &self.tables.kernel);
+            self.tables.resume();
             self.reply_fpm();
         }
     }

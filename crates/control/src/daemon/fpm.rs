@@ -22,7 +22,6 @@ use sidestep_mirror::fpm::{Counts, FRAME_MAX, decode, frame_length};
 use sidestep_mirror::{Mirror, OnUrgent};
 
 use self::results::Results;
-use super::urgent::UrgentTables;
 use super::{Daemon, Program};
 use crate::report;
 
@@ -273,14 +272,8 @@ impl Daemon {
         let now = Instant::now();
         let mut lines = Vec::new();
         if let Some(session) = &mut fpm.session {
-            let mut tables = UrgentTables {
-                suspended: &mut self.tables.suspended,
-                compiler: &mut self.tables.compiler,
-                compiled: &mut self.tables.compiled,
-                kernel: &mut self.tables.kernel,
-                overlaid: &self.tables.overlaid,
-            };
-            let mut urgent = |node: &_, change| tables.apply(node, change);
+            let tables = &mut self.tables;
+            let mut urgent = |node: &_, change| tables.urgent(node, change);
             let end = session.read(&mut self.mirror, &mut urgent, self.configured.own.fpm_reply);
             if let Some(end) = end {
                 lines.extend(fpm.close(end, &mut self.mirror, now));

@@ -1,8 +1,11 @@
 //! What the tables need of a packet path. [`Kernel`] is one. Tests have another one, which fails when
 //! they want.
 
+use std::collections::BTreeSet;
+
+use sidestep_datapath::abi::sidestep_policy;
 use sidestep_datapath::kernel::KernelError;
-use sidestep_datapath::{CounterId, Delta, Image, Kernel};
+use sidestep_datapath::{AdjacencyId, CounterId, Delta, Image, Kernel, PolicyId};
 
 /// A packet path with tables. [`Kernel`] describes the methods.
 pub(super) trait PacketPath {
@@ -13,6 +16,14 @@ pub(super) trait PacketPath {
     /// Returns whether the grace period has ended.
     fn end_reclaim(&mut self) -> Result<bool, KernelError>;
     fn has_pending(&self) -> bool;
+    fn suspend_adjacency(&self, index: AdjacencyId);
+    fn suspend_policy(&self, index: PolicyId, policy: &sidestep_policy);
+    fn resume(
+        &self,
+        image: &Image,
+        adjacencies: BTreeSet<AdjacencyId>,
+        policies: BTreeSet<PolicyId>,
+    );
 }
 
 impl PacketPath for Kernel {
@@ -38,5 +49,22 @@ impl PacketPath for Kernel {
 
     fn has_pending(&self) -> bool {
         Kernel::has_pending(self)
+    }
+
+    fn suspend_adjacency(&self, index: AdjacencyId) {
+        Kernel::suspend_adjacency(self, index);
+    }
+
+    fn suspend_policy(&self, index: PolicyId, policy: &sidestep_policy) {
+        Kernel::suspend_policy(self, index, policy);
+    }
+
+    fn resume(
+        &self,
+        image: &Image,
+        adjacencies: BTreeSet<AdjacencyId>,
+        policies: BTreeSet<PolicyId>,
+    ) {
+        Kernel::resume(self, image, adjacencies, policies);
     }
 }

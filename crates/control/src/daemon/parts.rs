@@ -49,7 +49,7 @@ pub(super) struct Ports {
     pub private_bpffs: Option<u32>,
 }
 
-/// What is watched beside the kernel's notifications.
+/// Watchers of neighbors, services and ether devices, which cause no notification.
 #[derive(Default)]
 pub(super) struct Watchers {
     pub neighbors: Neighbors,

@@ -48,7 +48,7 @@ pub(super) struct Tables<P = Kernel> {
     refit_due: Instant,
 }
 
-/// What the tables are compiled from.
+/// Inputs of a compilation.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'a> {
     /// The mirrored node.
@@ -62,8 +62,8 @@ pub(super) struct Sources<'a> {
 }
 
 impl Tables {
-    /// Of a packet path whose tables are not compiled yet. Those of an instance that died stay until
-    /// then.
+    /// Returns the tables of a packet path before their first compilation. Those of an instance that
+    /// died stay until then.
     pub fn new(
         kernel: Kernel,
         limits: Limits,
@@ -83,7 +83,7 @@ impl Tables {
 }
 
 impl<P: PacketPath> Tables<P> {
-    /// Of a packet path with these tables.
+    /// Returns the tables of a packet path that has this content.
     fn beside(
         kernel: P,
         (origin, before): (Origin, Image),
@@ -284,7 +284,7 @@ impl<P: PacketPath> Tables<P> {
 }
 
 impl Daemon {
-    /// Calls `action` with the tables and what they are compiled from.
+    /// Calls `action` with the tables and the inputs of a compilation.
     fn with_sources<T>(&mut self, action: impl FnOnce(&mut Tables, Sources<'_>) -> T) -> T {
         let (ports, down) = (self.port_slots(), self.watchers.liveness.down());
         let on = Sources {

@@ -1,12 +1,15 @@
 //! Tables in virtual time, over a packet path that fails when a test wants. Neither root nor a kernel
 //! is needed.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
+use sidestep_datapath::abi::{SIDESTEP_ADJACENCY_VALID, sidestep_policy};
 use sidestep_datapath::kernel::KernelError;
-use sidestep_datapath::{CounterId, Native, Verdict};
+use sidestep_datapath::{AdjacencyId, CounterId, Native, PolicyId, Verdict, VerdictKind};
+use sidestep_mirror::Urgent;
 use sidestep_model::config::File;
 use sidestep_testkit::differential::headers::bare_ipv6;
 
@@ -18,8 +21,10 @@ const NODE: &str = r#"
 ports:
   eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00:a::1/64"], seg6_enabled: true}
   eth1: {mac: "02:00:00:00:00:02", addresses: ["fc00:b::1/64"], seg6_enabled: true}
-neighbors: ["fc00:b::2 lladdr 02:00:00:00:00:12 dev eth1"]
-routes: ["fc00:bb::/32 via fc00:b::2 dev eth1"]
+neighbors:
+- "fc00:b::2 lladdr 02:00:00:00:00:12 dev eth1"
+- "fc00:b::3 lladdr 02:00:00:00:00:13 dev eth1"
+routes: ["fc00:bb::/32 via fc00:b::2 dev eth1", "fd00:10::/32 via fc00:b::3 dev eth1"]
 tunsrc: "fc00:5::1"
 "#;
 
@@ -33,6 +38,19 @@ struct Simulated {
     /// Looks until a grace period ends, and the number of failures to begin one.
     looks: usize,
     refusals: usize,
+    suspended: RefCell<BTreeSet<AdjacencyId>>,
+}
+
+impl Simulated {
+    /// The tables as packets find them.
+    fn image(&self) -> Image {
+        let mut image = self.image.clone();
+        for index in &*self.suspended.borrow() {
+            let adjacency = image.adjacencies.get_mut(index).expect("a next hop");
+            adjacency.flags &= !(SIDESTEP_ADJACENCY_VALID as u16);
+        }
+        image
+    }
 }
 
 impl PacketPath for Simulated {
@@ -75,6 +93,17 @@ impl PacketPath for Simulated {
 
     fn has_pending(&self) -> bool {
         false
+    }
+
+    fn suspend_adjacency(&self, index: AdjacencyId) {
+        self.suspended.borrow_mut().insert(index);
+    }
+
+    fn suspend_policy(&self, _: PolicyId, _: &sidestep_policy) {}
+
+    fn resume(&self, _: &Image, adjacencies: BTreeSet<AdjacencyId>, _: BTreeSet<PolicyId>) {
+        let suspended = &mut *self.suspended.borrow_mut();
+        suspended.retain(|index| !adjacencies.contains(index));
     }
 }
 
@@ -146,8 +175,14 @@ impl World {
         let mut fresh = Self::new(Limits::default());
         fresh.own = self.own.clone();
         fresh.recompile(None).expect("room for all");
-        let (found, expected) = (&self.tables.kernel.image, &fresh.tables.kernel.image);
-        assert_eq!(packets(found), packets(expected), "{what}");
+        let (found, expected) = (self.tables.kernel.image(), fresh.tables.kernel.image());
+        let (found, expected) = (packets(&found), packets(&expected));
+        assert_eq!(found, expected, "{what}");
+        let is_sent = |(verdict, _): &&(Verdict, _)| verdict.kind() == VerdictKind::Forward;
+        assert!(
+            found.iter().filter(is_sent).count() > 1,
+            "{what}: {found:?}"
+        );
     }
 
     /// Lets time pass until no work is due. Returns the times of full compilations since now.
@@ -171,11 +206,12 @@ impl World {
 /// Verdicts and frames of packets to these addresses by the tables of the packet path.
 fn packets(image: &Image) -> Vec<(Verdict, Vec<u8>)> {
     let mut native = Native::new(image);
+    let eth0 = *image.ports.keys().next().expect("a port");
     let to = (0..12).map(|number| format!("fd00:{number}::1"));
     to.map(|to| {
         let ends = ["fc00:a::2", &to].map(|text| text.parse::<Ipv6Addr>().expect("IPv6"));
         let frame = bare_ipv6([2, 0, 0, 0, 0, 1], ends[0], ends[1]);
-        let verdict = native.run(2, &frame);
+        let verdict = native.run(eth0, &frame);
         (verdict, native.frame().to_vec())
     })
     .collect()
@@ -311,4 +347,23 @@ fn a_clock_that_jumps_ahead_costs_one_look() {
     );
     world.settle();
     assert_eq!(world.tables.reclaim_due(), None);
+}
+
+#[test]
+fn a_link_that_goes_down_suspends_next_hops_of_the_kernel_until_the_routes_have_changed() {
+    let mut world = World::new(Limits::default());
+    world.change(Verb::Add, "fd00:1::/32 via fc00:b::2 dev eth1");
+    world.recompile(None).expect("room");
+    let verdicts = |world: &World| {
+        let found = packets(&world.tables.kernel.image());
+        [1, 10].map(|number| found[number].0.kind().name())
+    };
+    assert_eq!(verdicts(&world), ["forward", "forward"]);
+    let eth1 = world.node.link_by_name("eth1").expect("a link").ifindex;
+    world.tables.urgent(&world.node, Urgent::Link(eth1));
+    // Linux has no route of the first one, so there is nothing to leave it to.
+    assert_eq!(verdicts(&world), ["forward", "punt"]);
+    world.tables.resume();
+    assert_eq!(verdicts(&world), ["forward", "forward"]);
+    assert!(world.tables.kernel.suspended.borrow().is_empty());
 }
