@@ -81,7 +81,7 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 	if (!p)
 		return 0;
 	/* A frame that an ether device cannot send is reported, too. Other frames are not. */
-	frame = p->frame && v == drop(too_big);
+	frame = p->frame && (p->plan & PLAN_ENCAP_FRAME) && v == drop(too_big);
 	if (!frame && (!p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME))))
 		return 0;
 	at = frame ? 0 : p->l3;
