@@ -146,27 +146,57 @@ INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 	return p;
 }
 
+/*
+ * Reads the Ethernet header at `at` as it is behind a change of the outermost tag: without the tag, or
+ * with another one (`push`). `behind` gets the type behind a new tag.
+ */
+INLINE int env_read_eth(ENV *e, __u32 at, _Bool push, struct eth_header *eth, __u16 *behind)
+{
+	const __u8 *bytes = env_bytes(e, at, ETH_LENGTH);
+
+	if (!bytes)
+		return -1;
+	*eth = eth_load(bytes);
+	*behind = eth->type;
+	eth->type = ETHERTYPE_VLAN;
+	if (push)
+		return 0;
+	bytes = env_bytes(e, at + ETH_LENGTH, VLAN_TAG_LENGTH);
+	if (!bytes)
+		return -1;
+	eth->type = load16(bytes + 2);
+	return 0;
+}
+
+/* Writes such a header, and with `push` the new tag, of priority 0. */
+INLINE int env_write_eth(ENV *e, __u32 at, _Bool push, struct eth_header eth, __u16 id,
+			 __u16 behind)
+{
+	__u8 *bytes = env_bytes(e, at, ETH_LENGTH);
+
+	if (!bytes)
+		return -1;
+	eth_store(bytes, eth);
+	if (!push)
+		return 0;
+	bytes = env_bytes(e, at + ETH_LENGTH, VLAN_TAG_LENGTH);
+	if (!bytes)
+		return -1;
+	store16(bytes, be16(id));
+	store16(bytes + 2, behind);
+	return 0;
+}
+
 #ifndef SIDESTEP_TARGET_TC
 INLINE int env_tag_resize(ENV *e, _Bool push, __u16 id)
 {
-	__u8 *frame = env_bytes(e, 0, ETH_LENGTH + VLAN_TAG_LENGTH);
 	struct eth_header eth;
-	__u16 type;
+	__u16 behind;
 
-	if (!frame)
+	if (env_read_eth(e, 0, push, &eth, &behind) < 0 ||
+	    env_shift(e, push ? -VLAN_TAG_LENGTH : VLAN_TAG_LENGTH, ENV_SHIFT_PLAIN) < 0)
 		return -1;
-	eth = eth_load(frame);
-	type = eth.type;
-	eth.type = push ? ETHERTYPE_VLAN : load16(frame + ETH_LENGTH + 2);
-	if (env_shift(e, push ? -VLAN_TAG_LENGTH : VLAN_TAG_LENGTH, ENV_SHIFT_PLAIN) < 0)
-		return -1;
-	frame = env_bytes(e, 0, ETH_LENGTH + VLAN_TAG_LENGTH);
-	if (!frame)
-		return -1;
-	eth_store(frame, eth);
-	if (push)
-		eth_store_tag(frame, id, type);
-	return 0;
+	return env_write_eth(e, 0, push, eth, id, behind);
 }
 #endif
 

@@ -553,9 +553,12 @@ INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p,
 			return REWRITE_REFUSED;
 		if (tag_change(e, p) < 0)
 			return REWRITE_BROKEN;
-		p->tag = 0;
 	}
 	result = rewrite(e, p, adjacency);
+	/* The bytes of the old tag are gone. */
+	if (unlikely(p->tag) && result == REWRITE_REFUSED)
+		return REWRITE_BROKEN;
+	p->tag = 0;
 	if (likely(!p->hmac.key) || result != REWRITE_DONE)
 		return result;
 	if (hmac_sign(e, ETH_LENGTH, p->hmac.key) < 0)

@@ -51,23 +51,13 @@ INLINE _Bool frame_keeps_tag(ENV *e, const struct packet *p)
 INLINE int tag_move(ENV *e, struct packet *p, _Bool push)
 {
 	__u32 at = p->l3 - ETH_LENGTH, to = push ? at - VLAN_TAG_LENGTH : at + VLAN_TAG_LENGTH;
-	__u8 *frame = env_bytes(e, at, ETH_LENGTH + VLAN_TAG_LENGTH);
 	struct eth_header eth;
-	__u16 type;
+	__u16 behind;
 
-	if (!frame)
+	if (env_read_eth(e, at, push, &eth, &behind) < 0)
 		return -1;
-	eth = eth_load(frame);
-	type = eth.type;
-	eth.type = push ? ETHERTYPE_VLAN : load16(frame + ETH_LENGTH + 2);
-	frame = env_bytes(e, to, ETH_LENGTH + VLAN_TAG_LENGTH);
-	if (!frame)
-		return -1;
-	eth_store(frame, eth);
-	if (push)
-		eth_store_tag(frame, p->tag & SIDESTEP_TAG_ID, type);
 	p->l3 = to + ETH_LENGTH;
-	return 0;
+	return env_write_eth(e, to, push, eth, p->tag & SIDESTEP_TAG_ID, behind);
 }
 
 /* Carries out the planned change. Negative if the frame is no longer whole. */

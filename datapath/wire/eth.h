@@ -78,11 +78,4 @@ INLINE void eth_store(__u8 *p, struct eth_header eth)
 	store16(p + ETH_TYPE, eth.type);
 }
 
-/* Writes a VLAN tag with priority 0 behind the Ethernet header, and the type behind it. */
-INLINE void eth_store_tag(__u8 *p, __u16 id, __u16 type)
-{
-	store16(p + ETH_LENGTH, be16(id));
-	store16(p + ETH_LENGTH + 2, type);
-}
-
 #endif

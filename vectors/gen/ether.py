@@ -282,6 +282,11 @@ def add_rewritten(group):
             f"end_dx2_with_the_opposite_of_{name}", "8986 4.9", ETH1, received(ETH1, carrying(sid, 0, [sid], far)), forward(ETH4, frame),
             NO_LINUX, counters=counted(sid),
         )
+    alone = OTHERS["a_header_alone"]
+    for frame, far in ((alone, with_tags(alone, [(0x8100, 7)])), (with_tags(alone, [(0x8100, 42)]), alone)):
+        name = "push_at_a_header_alone" if frame is alone else "pop_before_nothing"
+        around = headers(PATH, ETHERNET, hop_limit=64, traffic_class=0, label=label_of_frame(frame), source=TUNSRC)
+        group.add(f"attached_frames_with_{name}", L2, ETH4, frame, forward(ETH1, sent(ETH1, around / Raw(bytes(far)))), NO_LINUX)
     plain = KINDS["ipv4"][0]
     for name, wire in (("remove", "wire5"), ("translate", "wire4")):
         sid = WIRE_SIDS[wire]

@@ -121,11 +121,11 @@ pub(super) fn push(
 /// Returns the frame with its outermost VLAN tag changed.
 pub(super) fn retag(frame: &[u8], change: TagChange) -> Option<Vec<u8>> {
     let (ends, rest) = frame.split_at_checked(12)?;
-    let control = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]);
     let rest = match change {
-        TagChange::Pop => rest[4..].to_vec(),
+        TagChange::Pop => rest.get(4..)?.to_vec(),
         TagChange::Push(id) => [&[0x81, 0], &id.to_be_bytes()[..], rest].concat(),
         TagChange::Set(id) => {
+            let control = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]);
             let control = (control & 0xf000 | id).to_be_bytes();
             [&rest[..2], &control, &rest[4..]].concat()
         }
