@@ -67,7 +67,7 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 		return REWRITE_REFUSED;
 	more = (int)policy->length + ETH_LENGTH - (int)p->l3;
 	if (p->plan & PLAN_ENCAP_FRAME)
-		more += ETH_LENGTH;
+		more += ETH_LENGTH + tag_growth(p);
 	if (p->plan & PLAN_POP)
 		more -= (int)p->pop_length;
 	if (!ENV_SHIFT_REVERSIBLE || more <= 0)

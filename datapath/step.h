@@ -158,8 +158,12 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		return v;
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
-	/* The MTU of an interface does not count the first tag (is_skb_forwardable). */
-	if (unlikely(p->plan & PLAN_FRAME) && frame_keeps_tag(e, p))
+	/*
+	 * The MTU of an interface does not count the first tag (is_skb_forwardable). Linux counts it
+	 * at End.DX2 (input_action_end_dx2).
+	 */
+	if (unlikely(p->plan & PLAN_FRAME) && (p->plan == PLAN_FRAME || p->sidestep_only) &&
+	    frame_keeps_tag(e, p))
 		adjacency.mtu += VLAN_TAG_LENGTH;
 	if (unlikely(length > adjacency.mtu &&
 		     (length > IPV6_PACKET_MAX ||

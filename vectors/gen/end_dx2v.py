@@ -110,9 +110,9 @@ def groups():
     forwarded("behind_destination_options", usual, ETH1,
               outer(next_header=DESTINATION_OPTIONS) / options_header(ETHERNET, OPTION_EXPERIMENT))
     forwarded("trims_octets_behind_the_outer_packet", usual, ETH1, trailer=b"padding")
-    forwarded("of_exactly_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU - 4)), kind=0x88B5), ETH1, rfc="8200 5",
-              about="The tag counts towards the size, as for End.DX2.")
-    dropped("of_one_octet_more_than_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU - 3)), kind=0x88B5), "too_big", rfc="8200 5")
+    forwarded("of_exactly_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU)), kind=0x88B5), ETH1, rfc="8200 5",
+              about="The first tag does not count towards the size, as in is_skb_forwardable.")
+    dropped("of_one_octet_more_than_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU + 1)), kind=0x88B5), "too_big", rfc="8200 5")
 
     dropped("of_a_vlan_without_an_entry", frame((C_TAG, 101)), "vlan_miss")
     dropped("of_an_untagged_frame_without_an_entry", frame(), "vlan_miss")

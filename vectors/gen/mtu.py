@@ -132,4 +132,14 @@ def groups():
         received(ETH0, arrived("fc0f::d2", ETHERNET, customer(MTU + 1))), kernel("packet_too_big"),
         linux=skip("punted; the kernel drops it without a message"),
     )
+
+    def tagged(length):
+        frame = bytes(customer(length - 4))
+        return Raw(frame[:12] + bytes.fromhex("8100002a") + frame[12:])
+
+    group.add(
+        "end_dx2_of_exactly_the_mtu_tag_included", "8986 4.9", ETH0,
+        received(ETH0, arrived("fc0f::d2", ETHERNET, tagged(MTU))), forward(ETH1, tagged(MTU)),
+        about="The tag counts towards the size, as in input_action_end_dx2.",
+    )
     return [group]
