@@ -180,10 +180,14 @@ impl Daemon {
     /// change of a route of the kernel. Returns the overlay, with nothing changed, if that is not
     /// possible.
     fn exchange_route(&mut self, key: RouteKey, own: Overlay) -> Option<Overlay> {
-        // Steering depends on policies, and the return path of a proxy on ports.
+        // Steering depends on policies, the return path of a proxy on ports, and an interface that
+        // does not exist here on names.
+        let links = &self.mirror.node().links;
         let is_alone = |own: &Overlay| {
-            let route = own.routes.get(&key);
-            route.is_none_or(|route| !is_steering(route) && !is_proxy(route))
+            own.routes.get(&key).is_none_or(|route| {
+                let is_here = own::mentioned(route).all(|dev| links.contains_key(&dev));
+                is_here && !is_steering(route) && !is_proxy(route)
+            })
         };
         let is_possible = self.health.problem.is_none()
             && self.configured.state.trial.is_none()

@@ -118,10 +118,9 @@ impl Devices {
 
     /// Records the names of the interfaces of a route.
     pub(super) fn note(&mut self, route: &Route, mirrored: &Node) {
-        let mut route = route.clone();
-        for dev in mentions_of(&mut route) {
-            let link = mirrored.links.get(dev);
-            self.0.extend(link.map(|link| (*dev, link.name.clone())));
+        for dev in mentioned(route) {
+            let link = mirrored.links.get(&dev);
+            self.0.extend(link.map(|link| (dev, link.name.clone())));
         }
     }
 
@@ -172,6 +171,13 @@ fn devices(own: &mut Overlay) -> BTreeSet<IfIndex> {
 fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
     let of_routes = own.routes.values_mut().flat_map(mentions_of);
     of_routes.chain(own.vlans.values_mut())
+}
+
+/// Interfaces that a route mentions.
+pub(super) fn mentioned(route: &Route) -> impl Iterator<Item = IfIndex> {
+    let mut route = route.clone();
+    let found: Vec<IfIndex> = mentions_of(&mut route).map(|dev| *dev).collect();
+    found.into_iter()
 }
 
 /// As [`mentions`], in a route.
