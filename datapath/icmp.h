@@ -80,8 +80,11 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 
 	if (!p)
 		return 0;
-	/* A frame that an ether device cannot send is reported, too. Other frames are not. */
-	frame = p->frame && (p->plan & PLAN_ENCAP_FRAME) && v == drop(too_big);
+	/*
+	 * A frame that an ether device cannot send or segment is reported, too. Other frames are
+	 * not, such as those beside a bridge.
+	 */
+	frame = p->frame && p->sidestep_only && v == drop(too_big);
 	if (!frame && (!p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME))))
 		return 0;
 	at = frame ? 0 : p->l3;
