@@ -5,7 +5,7 @@ use serde_json::Value;
 use sidestep_datapath::Native;
 use sidestep_model::grammar::{Style, domain, rule, vlan};
 
-use super::own;
+use super::commands;
 use super::{Daemon, nanoseconds};
 use crate::api::Request;
 use crate::report;
@@ -73,8 +73,8 @@ impl Daemon {
                 key,
                 algorithm,
                 secret,
-            } => self.change_own(|own, _| own::set_hmac(own, *key, *algorithm, &secret.0)),
-            Request::DelHmac { key } => self.change_own(|own, _| own::del_hmac(own, *key)),
+            } => self.change_own(|own, _| commands::set_hmac(own, *key, *algorithm, &secret.0)),
+            Request::DelHmac { key } => self.change_own(|own, _| commands::del_hmac(own, *key)),
             Request::ShowHmac => json(self.hmac_report()),
             Request::Explain { port, frame } => self.explain(port, frame),
             Request::SetOam { rate } => self.change_own(|own, _| {

@@ -7,19 +7,15 @@ use nix::unistd::Gid;
 use serde_json::Value;
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{PIN_ROOT, ReportRate};
-use sidestep_mirror::Changes;
 use sidestep_model::config::entries::{Difference, Entry, difference, entries};
 use sidestep_model::config::{File, Overlay, Running};
 use sidestep_model::node::Node;
-use sidestep_model::policy::is_steering;
-use sidestep_model::route::{Encap, Route, RouteKey};
 use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
-use super::own::{self, Changed};
 use super::policy_batch::check_binding_sids;
 use super::{Daemon, DaemonError, Devices, ether, ports};
-use crate::api::{self, BatchLine, ConfigText, Noun, Verb, group_name};
+use crate::api::{self, ConfigText, group_name};
 use crate::report;
 
 /// A configuration to apply.
@@ -120,105 +116,6 @@ pub(crate) fn resolve<'a>(
 }
 
 impl Daemon {
-    /// Changes the overlay and applies it; on an error nothing changes.
-    pub(super) fn change_own(
-        &mut self,
-        change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
-    ) -> Result<Value, String> {
-        let mut own = self.configured.own.clone();
-        change(&mut own, self.node())?;
-        self.exchange_and_save(self.options.ports.clone(), own)?;
-        Ok(Value::Null)
-    }
-
-    /// Executes `sidestep NOUN VERB ARGS`. It may name interfaces that do not exist here, as far as the
-    /// configuration has them: ports, and ether devices in other network namespaces.
-    pub(super) fn change_entry(
-        &mut self,
-        noun: Noun,
-        verb: Verb,
-        args: &[String],
-    ) -> Result<Value, String> {
-        let mut own = self.configured.own.clone();
-        let names = self.known_names();
-        let changed = own::change(&mut own, self.node(), &names, noun, verb, args)?;
-        self.configured.devices.extend(names.into_absent());
-        let own = match changed {
-            Changed::Route(key) => match self.exchange_route(key, own) {
-                None => {
-                    self.save_changes();
-                    return Ok(Value::Null);
-                }
-                Some(own) => own,
-            },
-            Changed::Other => own,
-        };
-        self.exchange_and_save(self.options.ports.clone(), own)?;
-        Ok(Value::Null)
-    }
-
-    /// Executes changes as [`Self::change_entry`] does, all or none.
-    pub(super) fn change_batch(&mut self, changes: &[BatchLine]) -> Result<Value, String> {
-        let mut own = self.configured.own.clone();
-        let mut names = self.known_names();
-        for change in changes {
-            let (noun, verb) = (change.noun, change.verb);
-            own::change(&mut own, self.node(), &names, noun, verb, &change.args)
-                .map_err(|error| format!("line {}: {error}", change.line))?;
-            // Later lines may name a new ether device.
-            if noun == Noun::Ether {
-                let awaited = awaited(&self.options.ports, &own);
-                names = KnownNames::new(self.mirror.node(), &self.configured.devices, awaited);
-            }
-        }
-        self.configured.devices.extend(names.into_absent());
-        self.exchange_and_save(self.options.ports.clone(), own)?;
-        Ok(Value::Null)
-    }
-
-    /// Replaces the overlay by one that differs in this route only, without a full compilation, as a
-    /// change of a route of the kernel. Returns the overlay, with nothing changed, if that is not
-    /// possible.
-    fn exchange_route(&mut self, key: RouteKey, own: Overlay) -> Option<Overlay> {
-        // Steering depends on policies, the return path of a proxy on ports, and an interface that
-        // does not exist here on names.
-        let links = &self.mirror.node().links;
-        let is_alone = |own: &Overlay| {
-            own.routes.get(&key).is_none_or(|route| {
-                let is_here = own::mentioned(route).all(|dev| links.contains_key(&dev));
-                is_here && !is_steering(route) && !is_proxy(route)
-            })
-        };
-        let is_possible = self.health.problem.is_none()
-            && self.configured.state.trial.is_none()
-            && self.tables.overlaid.is_separate()
-            && is_alone(&self.configured.own)
-            && is_alone(&own);
-        if !is_possible {
-            return Some(own);
-        }
-        self.clients.monitor.touch();
-        self.watchers.ethers.touch();
-        let before = std::mem::replace(&mut self.configured.own, own);
-        let changes = Changes {
-            routes: vec![key],
-            ..Changes::default()
-        };
-        let is_applied = self.apply_incremental(&changes);
-        if is_applied && !self.tables.compiled.index.full.contains_key(&key) {
-            if let Some(route) = self.configured.own.routes.get(&key) {
-                self.configured.devices.note(route, self.mirror.node());
-            }
-            return None;
-        }
-        let own = std::mem::replace(&mut self.configured.own, before);
-        if is_applied {
-            // The full compilation waits for room, or has the error.
-            self.apply_incremental(&changes);
-        }
-        Some(own)
-    }
-
     /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
     /// they are.
     pub(super) fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
@@ -260,7 +157,11 @@ impl Daemon {
     }
 
     /// [`Self::exchange`] that the next instance repeats after a crash.
-    fn exchange_and_save(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
+    pub(super) fn exchange_and_save(
+        &mut self,
+        ports: Vec<String>,
+        own: Overlay,
+    ) -> Result<(), String> {
         self.exchange(ports, own)?;
         self.save_changes();
         Ok(())
@@ -373,7 +274,7 @@ impl Daemon {
         Ok(difference)
     }
 
-    fn known_names(&self) -> KnownNames<'_> {
+    pub(super) fn known_names(&self) -> KnownNames<'_> {
         let awaited = awaited(&self.options.ports, &self.configured.own);
         KnownNames::new(self.mirror.node(), &self.configured.devices, awaited)
     }
@@ -575,14 +476,8 @@ impl Daemon {
     }
 }
 
-/// Whether a route is the SID of an SR proxy.
-fn is_proxy(route: &Route) -> bool {
-    let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
-    encaps.any(|encap| matches!(encap, Encap::Seg6Local(local) if local.action.is_proxy()))
-}
-
 /// Names of interfaces that may not exist yet.
-fn awaited<'a>(ports: &'a [String], own: &'a Overlay) -> impl Iterator<Item = &'a str> {
+pub(super) fn awaited<'a>(ports: &'a [String], own: &'a Overlay) -> impl Iterator<Item = &'a str> {
     let ports = ports.iter().map(String::as_str);
     ports.chain(own.ethers.keys().map(String::as_str))
 }

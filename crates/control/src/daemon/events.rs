@@ -210,7 +210,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Counts a resync, and adds what was read while ether devices were created.
+    /// Counts a resync, and adds changes that were read while ether devices were created.
     fn add_noticed(&mut self, notified: &mut Changes) {
         self.health.resyncs += u64::from(notified.resynced);
         notified.other |= self.watchers.ethers.take_noticed();

@@ -6,6 +6,7 @@
 mod answers;
 mod bridges;
 mod changes;
+mod commands;
 mod config;
 mod ether;
 mod events;

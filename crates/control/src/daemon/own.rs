@@ -2,23 +2,14 @@
 //! from the configuration file and from commands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use ipnet::IpNet;
 use sidestep_mirror::Changes;
-use sidestep_model::config::{
-    Overlay, check_binding, check_policies, check_policy, check_services, effect, read_own_route,
-};
-use sidestep_model::domain::Entry;
-use sidestep_model::ether::{Ether, EtherPath};
-use sidestep_model::grammar::{Context, Names, Style, Words, domain, policy, route, rule, vlan};
-use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
-use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::policy::{is_steering, named};
-use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey};
+use sidestep_model::config::Overlay;
+use sidestep_model::grammar::rule;
+use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::policy::is_steering;
+use sidestep_model::route::{Encap, Route, RouteKey};
 use sidestep_model::service::Service;
-
-use crate::api::{Noun, Verb};
 
 /// The mirrored node with the overlay; a separate node only if the overlay is not empty.
 #[derive(Debug, Default)]
@@ -225,334 +216,17 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     node
 }
 
-fn context(names: &dyn Names) -> Context<'_> {
-    Context {
-        names,
-        family: None,
-        owner: Owner::Sidestep,
-    }
-}
-
-/// Applies `sidestep NOUN VERB ARGS`.
-///
-/// # Errors
-/// The arguments are invalid, or the entry exists or is missing. The overlay is unchanged.
-pub(crate) fn change(
-    own: &mut Overlay,
-    node: &Node,
-    names: &dyn Names,
-    noun: Noun,
-    verb: Verb,
-    args: &[String],
-) -> Result<Changed, String> {
-    match noun {
-        Noun::Route => return change_route(own, node, names, verb, args).map(Changed::Route),
-        Noun::Rule => change_rule(own, node, verb, args),
-        Noun::Policy => change_policy(own, node, verb, args),
-        Noun::Vlan => change_vlan(own, names, verb, args),
-        Noun::Domain => change_domain(own, node, verb, args),
-        Noun::Ether => super::ether::change(own, node, verb, args),
-    }?;
-    Ok(Changed::Other)
-}
-
-/// Extent of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Changed {
-    /// One route.
-    Route(RouteKey),
-    /// Something else.
-    Other,
-}
-
-/// Executes `sidestep route VERB WORDS`. On an error nothing changes.
-fn change_route(
-    own: &mut Overlay,
-    node: &Node,
-    names: &dyn Names,
-    verb: Verb,
-    words: &[String],
-) -> Result<RouteKey, String> {
-    if verb == Verb::Del {
-        return delete(own, node, names, words);
-    }
-    let ctx = context(names);
-    let mut words = Words::from_args(words);
-    let route = read_own_route(&mut words, &ctx, node).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.routes.get(&route.key)
-    {
-        let words = route::print(there, node, Style::Add);
-        return Err(format!(
-            "a route with this prefix, table and metric exists already: {words} (use `replace`)"
-        ));
-    }
-    check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
-    check_policies(&route, &words, &own.all_policies()).map_err(|error| error.to_string())?;
-    let key = route.key;
-    own.routes.insert(key, route);
-    Ok(key)
-}
-
-/// Executes `sidestep vlan VERB WORDS`. On an error nothing changes.
-fn change_vlan(
-    own: &mut Overlay,
-    names: &dyn Names,
-    verb: Verb,
-    words: &[String],
-) -> Result<(), String> {
-    let ctx = context(names);
-    let mut words = Words::from_args(words);
-    if verb == Verb::Del {
-        let key = vlan::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
-        return match own.vlans.remove(&key) {
-            Some(_) => Ok(()),
-            None => Err("there is no such entry (see `sidestep vlan show`)".into()),
-        };
-    }
-    let (key, dev) = vlan::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.vlans.get(&key)
-    {
-        let words = vlan::print(&key, *there, names);
-        return Err(format!("the entry exists already: {words} (use `replace`)"));
-    }
-    own.vlans.insert(key, dev);
-    Ok(())
-}
-
-/// Executes `sidestep domain VERB WORDS`. On an error nothing changes.
-fn change_domain(
-    own: &mut Overlay,
-    node: &Node,
-    verb: Verb,
-    words: &[String],
-) -> Result<(), String> {
-    let is_named = |entry: &Entry| match (entry, words) {
-        (Entry::Inside(port), [_, name]) => {
-            let link = node.link_by_name(port);
-            link.is_some_and(|link| words[0] == "inside" && link.is_named(name))
-        }
-        _ => false,
-    };
-    // A port that no longer exists can still be removed.
-    let known = own.domain.entries();
-    let there = known
-        .into_iter()
-        .find(|it| is_named(it) || domain::print(it) == words.join(" "));
-    if verb == Verb::Del {
-        return match there {
-            Some(entry) if own.domain.remove(&entry) => Ok(()),
-            _ => Err("there is no such entry (see `sidestep domain show`)".into()),
-        };
-    }
-    let entry = domain::parse(&mut Words::from_args(words), &context(node));
-    let entry = entry.map_err(|error| error.to_string())?;
-    let text = domain::print(&entry);
-    if !own.domain.add(entry) && verb == Verb::Add {
-        return Err(format!("the entry exists already: {text}"));
-    }
-    Ok(())
-}
-
-/// Executes `sidestep policy VERB WORDS`. On an error nothing changes.
-fn change_policy(
-    own: &mut Overlay,
-    node: &Node,
-    verb: Verb,
-    words: &[String],
-) -> Result<(), String> {
-    let mut words = Words::from_args(words);
-    if verb == Verb::Del {
-        return delete_policy(own, node, &mut words);
-    }
-    let (name, policy) = policy::parse(&mut words).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.policies.get(&name)
-    {
-        let words = policy::print(&name, there);
-        return Err(format!(
-            "the policy exists already: {words} (use `replace`)"
-        ));
-    }
-    let mut others = own.all_policies();
-    others.retain(|other, there| there.id != policy.id || own.policies.contains_key(other));
-    check_policy(&name, &policy, &words, &others).map_err(|error| error.to_string())?;
-    let routes = node.routes.values().chain(own.routes.values());
-    check_binding(&policy, &words, routes).map_err(|error| error.to_string())?;
-    own.policies.insert(name, policy);
-    Ok(())
-}
-
-/// `del NAME`, or all arguments of the `add`.
-fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<(), String> {
-    let name = policy::parse_name(words).map_err(|error| error.to_string())?;
-    if !own.policies.contains_key(&name) {
-        return Err(format!(
-            "there is no policy {name} (see `sidestep policy show`)"
-        ));
-    }
-    let mut routes = own.routes.values();
-    if let Some(route) = routes.find(|route| named(route).contains(name.as_str())) {
-        let words = route::print(route, node, Style::Add);
-        return Err(format!("a route leads into policy {name}: {words}"));
-    }
-    let leads = |device: &Ether| device.path == EtherPath::Policy(name.clone());
-    if let Some((device, _)) = own.ethers.iter().find(|(_, device)| leads(device)) {
-        return Err(format!("ether device {device} leads into policy {name}"));
-    }
-    own.policies.remove(&name);
-    Ok(())
-}
-
-/// Executes `sidestep rule VERB WORDS`. On an error nothing changes.
-fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> Result<(), String> {
-    let ctx = context(node);
-    let mut words = Words::from_args(words);
-    if verb == Verb::Del {
-        let gone = rule::Pattern::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
-        let before = own.rules.len();
-        own.rules.retain(|rule| !gone.fits(rule, node));
-        return if own.rules.len() < before {
-            Ok(())
-        } else {
-            Err("no such rule in Sidestep (use `ip rule del` for rules of the kernel)".into())
-        };
-    }
-    let rules = rule::parse(&mut words, &ctx, &node.rules).map_err(|error| error.to_string())?;
-    let checked = rules
-        .iter()
-        .try_for_each(|rule| effect::check_rule(rule, &words));
-    checked.map_err(|error| error.to_string())?;
-    let (there, new): (Vec<_>, Vec<_>) = rules.into_iter().partition(|r| own.rules.contains(r));
-    if verb == Verb::Add
-        && let [there, ..] = &there[..]
-    {
-        let words = rule::print(there, node, Style::Add);
-        return Err(format!("the rule exists already: {words}"));
-    }
-    own.rules.extend(new);
-    Ok(())
-}
-
-/// Executes `sidestep hmac set`.
-pub(crate) fn set_hmac(
-    own: &mut Overlay,
-    key: u32,
-    algorithm: HmacAlgorithm,
-    secret: &Secret,
-) -> Result<(), String> {
-    if key == 0 {
-        return Err("HMAC key id 0 means no key".into());
-    }
-    let secret = secret.clone();
-    own.hmac_keys.insert(key, HmacKey { algorithm, secret });
-    Ok(())
-}
-
-/// Executes `sidestep hmac del`. On an error nothing changes.
-pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
-    match own.hmac_keys.remove(&key) {
-        Some(_) => Ok(()),
-        None => Err(
-            "no such key in Sidestep (use `ip sr hmac set KEYID` without a secret for keys of the \
-             kernel)"
-                .into(),
-        ),
-    }
-}
-
-/// `del PREFIX [table T] [metric N]`, or all arguments of the `add`.
-fn delete(
-    own: &mut Overlay,
-    node: &Node,
-    names: &dyn Names,
-    words: &[String],
-) -> Result<RouteKey, String> {
-    let ctx = context(names);
-    let wanted = read_own_route(&mut Words::from_args(words), &ctx, node);
-    let keys: Vec<RouteKey> = match &wanted {
-        Ok(route) => vec![route.key],
-        Err(error) => {
-            let (prefix, table, metric) = selector(words).ok_or_else(|| error.to_string())?;
-            let matches = |key: &&RouteKey| {
-                key.prefix == prefix
-                    && key.table == table
-                    && metric.is_none_or(|metric| key.metric == metric)
-            };
-            own.routes.keys().filter(matches).copied().collect()
-        }
-    };
-    let [key] = keys[..] else {
-        return Err(match keys.len() {
-            0 => NO_SUCH_ROUTE.into(),
-            several => format!("{several} routes fit; say which `metric`"),
-        });
-    };
-    let there = own.routes.get(&key).ok_or(NO_SUCH_ROUTE)?;
-    if wanted.is_ok_and(|wanted| !is_described(there, &wanted)) {
-        let words = route::print(there, node, Style::Add);
-        return Err(format!(
-            "the route of this prefix, table and metric is another one: {words}"
-        ));
-    }
-    own.routes.remove(&key);
-    Ok(key)
-}
-
-const NO_SUCH_ROUTE: &str =
-    "no such route in Sidestep (use `ip route del` for routes of the kernel)";
-
-/// Whether a route has everything that the words of another one say.
-fn is_described(there: &Route, said: &Route) -> bool {
-    let says = |said: &NextHop, there: &NextHop| {
-        (said.via.is_none() || said.via == there.via)
-            && (said.dev.is_none() || said.dev == there.dev)
-            && (said.encap.is_none() || said.encap == there.encap)
-    };
-    let hops = said.next_hops.iter().zip(&there.next_hops);
-    let mut hops = hops.map(|(said, there)| says(said, there));
-    said.kind == there.kind
-        && (said.mtu.is_none() || said.mtu == there.mtu)
-        && (said.prefsrc.is_none() || said.prefsrc == there.prefsrc)
-        && said.next_hops.len() <= there.next_hops.len()
-        && hops.all(|says| says)
-}
-
-/// Parses `PREFIX [table T] [metric N]` in any order, and nothing else.
-fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
-    let (first, rest) = words.split_first()?;
-    let address = || first.parse::<IpAddr>().map(IpNet::from);
-    let prefix = match first.as_str() {
-        // It has no family.
-        "default" => return None,
-        _ => first.parse().or_else(|_| address()).ok()?,
-    };
-    let (mut table, mut metric) = (TableId::MAIN, None);
-    for pair in rest.chunks(2) {
-        match pair {
-            [key, value] if key == "table" => {
-                table = match value.as_str() {
-                    "main" => TableId::MAIN,
-                    "local" => TableId::LOCAL,
-                    "default" => TableId::DEFAULT,
-                    number => TableId(number.parse().ok()?),
-                };
-            }
-            [key, value] if key == "metric" => metric = Some(value.parse().ok()?),
-            _ => return None,
-        }
-    }
-    Some((prefix, table, metric))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use sidestep_model::node::{Link, Neighbor};
-    use sidestep_model::route::{NextHop, Route};
+    use sidestep_model::route::NextHop;
     use sidestep_model::vlan::{Vids, VlanKey, VlanTableId};
 
     use super::*;
+    use crate::api::{Noun, Verb};
+    use crate::daemon::commands;
 
     fn node(links: &[(u32, &str)]) -> Node {
         let links = links.iter().map(|(index, name)| {
@@ -572,7 +246,8 @@ mod tests {
         let words =
             "fc00:9::/64 encap seg6local action End.AM oif eth0 iif eth1 nh6 fc00::2 dev eth0";
         let words: Vec<String> = words.split(' ').map(String::from).collect();
-        change_route(&mut own, &before, &before, Verb::Add, &words).expect("a route");
+        commands::change(&mut own, &before, &before, Noun::Route, Verb::Add, &words)
+            .expect("a route");
         let neighbor = Neighbor {
             lladdr: None,
             permanent: true,

@@ -1,5 +1,4 @@
-//! What the tables need of a packet path. [`Kernel`] is one. Tests have another one, which fails when
-//! they want.
+//! Interface of the tables to a packet path: to [`Kernel`], and in tests to one that fails on request.
 
 use std::collections::BTreeSet;
 

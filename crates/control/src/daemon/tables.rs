@@ -62,8 +62,8 @@ pub(super) struct Sources<'a> {
 }
 
 impl Tables {
-    /// Returns the tables of a packet path before their first compilation. Those of an instance that
-    /// died stay until then.
+    /// Returns the tables of a packet path before their first compilation. Until then, an adopted
+    /// packet path keeps its content.
     pub fn new(
         kernel: Kernel,
         limits: Limits,

@@ -15,7 +15,7 @@ use sidestep_testkit::differential::headers::bare_ipv6;
 
 use super::*;
 use crate::api::{Noun, Verb};
-use crate::daemon::own;
+use crate::daemon::commands;
 
 const NODE: &str = r#"
 ports:
@@ -154,9 +154,9 @@ impl World {
     fn change(&mut self, verb: Verb, words: &str) -> RouteKey {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let node = &self.node;
-        let changed = own::change(&mut self.own, node, node, Noun::Route, verb, &words);
+        let changed = commands::change(&mut self.own, node, node, Noun::Route, verb, &words);
         match changed {
-            Ok(own::Changed::Route(key)) => key,
+            Ok(commands::Changed::Route(key)) => key,
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -170,7 +170,7 @@ impl World {
         self.tables.apply(&self.node, &self.own, &changes)
     }
 
-    /// Asserts that packets get what a compilation of everything gives them.
+    /// Asserts that packets leave as with the tables of a full compilation.
     fn assert_compiled(&self, what: &str) {
         let mut fresh = Self::new(Limits::default());
         fresh.own = self.own.clone();
