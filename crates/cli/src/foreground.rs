@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use sidestep_control::daemon::{Configuration, Daemon, Phase, Program, Status};
+use sidestep_control::daemon::{Configuration, Overview, Phase, Program, Status};
 use sidestep_control::report::{Problem, Severity};
 
 use crate::log::Log;
@@ -60,7 +60,7 @@ impl Program for Foreground {
         }
     }
 
-    fn enter(&mut self, phase: Phase, daemon: &Daemon) {
+    fn enter(&mut self, phase: Phase, daemon: &dyn Overview) {
         self.manager.enter(phase, daemon);
     }
 
@@ -68,7 +68,7 @@ impl Program for Foreground {
         self.manager.keep_alive(Instant::now());
     }
 
-    fn tick(&mut self, daemon: &Daemon) {
+    fn tick(&mut self, daemon: &dyn Overview) {
         self.manager.set_status(daemon);
         let Some(bar) = &self.live else {
             self.logged.log_changes(daemon.problems(), self.log);

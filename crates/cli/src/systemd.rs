@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
-use sidestep_control::daemon::{Daemon, Phase, Summary};
+use sidestep_control::daemon::{Overview, Phase, Summary};
 use sidestep_control::report::{Problem, Severity};
 
 use crate::tables::count;
@@ -41,7 +41,7 @@ impl Manager {
     }
 
     /// Reports a phase.
-    pub(crate) fn enter(&mut self, phase: Phase, daemon: &Daemon) {
+    pub(crate) fn enter(&mut self, phase: Phase, daemon: &dyn Overview) {
         match phase {
             Phase::Ready => {
                 self.send(&[NotifyState::Ready]);
@@ -67,7 +67,7 @@ impl Manager {
     }
 
     /// Reports the line that `systemctl status` prints, if it has changed.
-    pub(crate) fn set_status(&mut self, daemon: &Daemon) {
+    pub(crate) fn set_status(&mut self, daemon: &dyn Overview) {
         if !self.is_present {
             return;
         }

@@ -25,7 +25,7 @@ const CHAIN: usize = offset_of!(sidestep_flow, header_set) / 8;
 
 /// All that a dynamic proxy has learned, in one moment of packets that teach it:
 /// [`crate::Kernel::knowledge`] reads it, [`crate::Native::set_knowledge`] goes by it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     /// The words of its sets of flows, by their index.
     pub(crate) flow_sets: Vec<(u32, Vec<u64>)>,

@@ -221,13 +221,13 @@ impl State {
         Ok(())
     }
 
-    fn mark_fpm_stale(&mut self) {
+    pub(crate) fn mark_fpm_stale(&mut self) {
         let fpm = &mut self.fpm;
         fpm.stale_routes.clone_from(&fpm.keys);
         fpm.stale_objects = fpm.objects.ids().collect();
     }
 
-    fn sweep_fpm(&mut self) {
+    pub(crate) fn sweep_fpm(&mut self) {
         let routes = std::mem::take(&mut self.fpm.stale_routes).into_iter();
         let objects = std::mem::take(&mut self.fpm.stale_objects).into_iter();
         let updates = routes.map(Update::Withdraw);
@@ -307,7 +307,7 @@ pub(crate) fn is_dead(links: &BTreeMap<IfIndex, LinkState>, hop: &NextHop) -> bo
 }
 
 impl FpmState {
-    fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         Counts {
             routes: self.keys.len(),
             stale_routes: self.stale_routes.len(),

@@ -34,6 +34,8 @@ mod kernel;
 mod legacy;
 mod lifetime;
 mod link;
+#[doc(hidden)]
+pub mod memory;
 mod neighbor;
 mod netconf;
 mod object;

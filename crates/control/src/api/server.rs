@@ -203,8 +203,14 @@ impl Incoming {
     /// Makes a request whose client is the peer of this socket.
     #[cfg(test)]
     pub(crate) fn from(stream: UnixStream) -> Self {
-        let request = Ok(Request::ShowStatus);
+        Self::with(stream, Request::ShowStatus)
+    }
+
+    /// As [`Self::from`], with this request.
+    #[cfg(test)]
+    pub(crate) fn with(stream: UnixStream, request: Request) -> Self {
         stream.set_nonblocking(true).expect("a socket");
+        let request = Ok(request);
         Self { stream, request }
     }
 }

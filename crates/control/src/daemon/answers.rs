@@ -6,7 +6,7 @@ use sidestep_datapath::Native;
 use sidestep_model::grammar::{Style, domain, rule, vlan};
 
 use super::commands;
-use super::{Daemon, nanoseconds};
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::api::Request;
 use crate::report;
 
@@ -15,7 +15,7 @@ pub(super) fn json(report: impl serde::Serialize) -> Result<Value, String> {
     serde_json::to_value(report).map_err(|error| error.to_string())
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Serves a request. The event loop serves those that are not requests for one value.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
         match request {
@@ -112,7 +112,7 @@ impl Daemon {
     /// Returns a native target with the live tables and the learned headers.
     pub(super) fn native(&self) -> Native {
         let mut native = Native::new(&self.tables.compiled.image);
-        native.set_now(nanoseconds(ClockId::CLOCK_MONOTONIC));
+        native.set_now(self.system.nanoseconds(ClockId::CLOCK_MONOTONIC));
         for &index in self.tables.compiled.image.learned.keys() {
             native.set_knowledge(&self.tables.kernel.knowledge(index));
         }

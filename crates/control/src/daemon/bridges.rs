@@ -3,22 +3,20 @@
 
 use std::time::{Duration, Instant};
 
-use sidestep_datapath::kernel::FILTER_PRIORITY;
-use sidestep_mirror::bridge::read_obstacles;
 use sidestep_model::node::{IfIndex, Mac};
 
-use super::Daemon;
+use super::{Instance, NodeMirror, PacketPath, System};
 
 /// Shortest and longest interval between renewals.
 const RENEWAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// Renewals within the time after which a bridge forgets a station.
 const RENEWALS: u32 = 4;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Surveys what frames beside the bridges would skip. Returns true if a port of a bridge
     /// changed.
     pub(super) fn survey_bridges(&mut self) -> bool {
-        let obstacles = read_obstacles(self.mirror.node(), FILTER_PRIORITY);
+        let obstacles = self.system.bridge_obstacles(self.mirror.node());
         self.mirror.set_bridge_obstacles(obstacles)
     }
 

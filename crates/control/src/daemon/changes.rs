@@ -12,7 +12,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sidestep_datapath::kernel::Kernel;
 use sidestep_model::config::entries::{
     Difference, Entry, difference_of_entries, entries, merged, yaml,
 };
@@ -76,6 +75,7 @@ pub(super) fn initial(
     options: &mut Options,
     node: &Node,
     directory: &Path,
+    has_left_pins: impl FnOnce(&Path) -> bool,
 ) -> Result<Initial, DaemonError> {
     let mut devices = Devices::default();
     let mode = options.mode;
@@ -110,7 +110,7 @@ pub(super) fn initial(
         }
     };
     // A dead instance has left its pins, too. A namespace with the same inode may have had the file.
-    if !contents.kept && Kernel::pinned(&options.pin_root).is_none() {
+    if !contents.kept && !has_left_pins(&options.pin_root) {
         return Ok(initial);
     }
     let mut resolver = Resolver {

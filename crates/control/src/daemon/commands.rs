@@ -16,13 +16,13 @@ use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
 use sidestep_model::route::{NextHop, Owner, Route, RouteKey};
 
-use super::Daemon;
 use super::config::awaited;
 use super::names::KnownNames;
 use super::own::mentioned;
+use super::{Instance, NodeMirror, System};
 use crate::api::{BatchLine, Noun, Verb};
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Changes the overlay and applies it; on an error nothing changes.
     pub(super) fn change_own(
         &mut self,
@@ -30,7 +30,7 @@ impl Daemon {
     ) -> Result<Value, String> {
         let mut own = self.configured.own.clone();
         change(&mut own, self.node())?;
-        self.exchange_and_save(self.options.ports.clone(), own)?;
+        self.exchange_and_save(self.configured.options.ports.clone(), own)?;
         Ok(Value::Null)
     }
 
@@ -56,7 +56,7 @@ impl Daemon {
             },
             Changed::Other => own,
         };
-        self.exchange_and_save(self.options.ports.clone(), own)?;
+        self.exchange_and_save(self.configured.options.ports.clone(), own)?;
         Ok(Value::Null)
     }
 
@@ -70,12 +70,12 @@ impl Daemon {
                 .map_err(|error| format!("line {}: {error}", line.line))?;
             // Later lines may name a new ether device.
             if noun == Noun::Ether {
-                let awaited = awaited(&self.options.ports, &own);
+                let awaited = awaited(&self.configured.options.ports, &own);
                 names = KnownNames::new(self.mirror.node(), &self.configured.devices, awaited);
             }
         }
         self.configured.devices.extend(names.into_absent());
-        self.exchange_and_save(self.options.ports.clone(), own)?;
+        self.exchange_and_save(self.configured.options.ports.clone(), own)?;
         Ok(Value::Null)
     }
 

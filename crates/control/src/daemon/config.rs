@@ -14,7 +14,7 @@ use sidestep_model::settings::Mode;
 
 use super::names::KnownNames;
 use super::policy_batch::check_binding_sids;
-use super::{Daemon, DaemonError, Devices, ether, ports};
+use super::{DaemonError, Devices, Instance, NodeMirror, Overview, PacketPath, System, ports};
 use crate::api::{self, ConfigText, group_name};
 use crate::report;
 
@@ -40,6 +40,9 @@ impl Configuration {
     }
 }
 
+/// Interval between attempts to restore the previous configuration.
+const RESTORE: Duration = Duration::from_secs(1);
+
 /// State of the daemon that a service manager follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -63,13 +66,13 @@ pub trait Program {
     fn log(&mut self, line: &str);
 
     /// Called at the beginning of a phase.
-    fn enter(&mut self, phase: Phase, daemon: &Daemon);
+    fn enter(&mut self, phase: Phase, daemon: &dyn Overview);
 
     /// Called at each turn of the event loop.
     fn turn(&mut self);
 
     /// Called about once per second.
-    fn tick(&mut self, daemon: &Daemon);
+    fn tick(&mut self, daemon: &dyn Overview);
 }
 
 /// The previous configuration, while the current one waits for its confirmation.
@@ -92,8 +95,8 @@ pub(super) struct ConfigState {
 
 impl ConfigState {
     /// Seconds until an unconfirmed configuration is rolled back.
-    pub fn confirm_within(&self) -> Option<u64> {
-        let left = |trial: &Trial| trial.until.saturating_duration_since(Instant::now());
+    pub fn confirm_within(&self, now: Instant) -> Option<u64> {
+        let left = |trial: &Trial| trial.until.saturating_duration_since(now);
         self.trial.as_ref().map(|trial| left(trial).as_secs())
     }
 }
@@ -115,26 +118,29 @@ pub(crate) fn resolve<'a>(
     Ok((file.overlay(node, &names)?, names))
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Replaces ports and overlay, all or nothing. Ports and entries in both configurations stay as
     /// they are.
     pub(super) fn exchange(&mut self, ports: Vec<String>, own: Overlay) -> Result<(), String> {
         self.clients.monitor.touch();
-        let created = ether::create(&mut self.mirror, self.options.mode, &ports, &own.ethers)?;
+        let mode = self.configured.options.mode;
+        let created = self
+            .system
+            .create_ethers(&mut self.mirror, mode, &ports, &own.ethers)?;
         if !created.is_empty() {
             self.watchers.ethers.notice();
         }
         let own = std::mem::replace(&mut self.configured.own, own);
-        let ports = std::mem::replace(&mut self.options.ports, ports);
+        let ports = std::mem::replace(&mut self.configured.options.ports, ports);
         // Tables first, so that an attached program finds them filled.
         if let Err(error) = self.recompile_after_grace(Some(&own)) {
             self.configured.own = own;
-            self.options.ports = ports;
+            self.configured.options.ports = ports;
             self.apply_overlay();
-            ether::remove(created);
+            self.system.remove_ethers(created);
             return Err(error.to_string());
         }
-        if self.options.ports != ports || self.configured.own.ethers != own.ethers {
+        if self.configured.options.ports != ports || self.configured.own.ethers != own.ethers {
             self.attach_ports();
             let former = ports::named(self.mirror.node(), ports.iter().map(String::as_str));
             let names = self.port_names();
@@ -143,10 +149,10 @@ impl Daemon {
             if let Some((name, why)) = refused {
                 let error = format!("port {name}: {why}");
                 self.configured.own = own;
-                self.options.ports = ports;
+                self.configured.options.ports = ports;
                 self.health.problem = self.recompile(None).err().map(|error| error.to_string());
                 self.attach_ports();
-                ether::remove(created);
+                self.system.remove_ethers(created);
                 return Err(error);
             }
         }
@@ -187,7 +193,7 @@ impl Daemon {
         let (ports, own, devices) = match &self.configured.state.trial {
             Some(trial) => (&trial.ports, &trial.own, &trial.devices),
             None => (
-                &self.options.ports,
+                &self.configured.options.ports,
                 &self.configured.own,
                 &self.configured.devices,
             ),
@@ -211,17 +217,17 @@ impl Daemon {
         let rate = icmp_rate(&self.configured.own);
         if rate != icmp_rate(before) {
             self.tables.kernel.limit_reports(rate);
-            self.senders.icmp.set_rate(rate);
+            self.senders.icmp.set_rate(rate, self.time.now);
         }
     }
 
     fn resolve(&self, config: &Configuration) -> Result<(Overlay, KnownNames<'_>), String> {
-        let (node, mode) = (self.mirror.node(), self.options.mode);
-        let limits = self.options.limits;
+        let (node, mode) = (self.mirror.node(), self.configured.options.mode);
+        let limits = self.configured.options.limits;
         let running = Running {
             mode,
-            group: self.options.group.map(Gid::as_raw),
-            pin_root: &self.options.pin_root,
+            group: self.configured.options.group.map(Gid::as_raw),
+            pin_root: &self.configured.options.pin_root,
         };
         let size = |table: &str| limits.size(table);
         let fits = config.file.check_restart(running, api::gid, size);
@@ -261,7 +267,7 @@ impl Daemon {
         config: &Configuration,
     ) -> Result<(Difference, Overlay, KnownNames<'_>), String> {
         let (own, names) = self.resolve(config)?;
-        let before = (&self.options.ports[..], &self.configured.own);
+        let before = (&self.configured.options.ports[..], &self.configured.own);
         let difference = difference(before, (&config.ports, &own), &names);
         Ok((difference, own, names))
     }
@@ -275,14 +281,14 @@ impl Daemon {
     }
 
     pub(super) fn known_names(&self) -> KnownNames<'_> {
-        let awaited = awaited(&self.options.ports, &self.configured.own);
+        let awaited = awaited(&self.configured.options.ports, &self.configured.own);
         KnownNames::new(self.mirror.node(), &self.configured.devices, awaited)
     }
 
     /// Entries of the running configuration.
     pub(super) fn config_entries(&self) -> Vec<Entry> {
         let names = self.known_names();
-        let mut all = entries(&self.options.ports, &self.configured.own, &names);
+        let mut all = entries(&self.configured.options.ports, &self.configured.own, &names);
         let at = all.partition_point(|entry| entry.key != "hmac");
         all.splice(at..at, self.start_entries());
         all
@@ -295,16 +301,17 @@ impl Daemon {
             value,
         };
         let group = self
+            .configured
             .options
             .group
             .map(|gid| entry("group", group_name(gid)));
-        let root = &self.options.pin_root;
+        let root = &self.configured.options.pin_root;
         let is_set = root != Path::new(PIN_ROOT);
         let root = is_set.then(|| entry("pin_root", root.display().to_string()));
-        let mode = self.options.mode;
+        let mode = self.configured.options.mode;
         let is_set = mode != Mode::default();
         let mode = is_set.then(|| entry("mode", mode.to_string()));
-        let (limits, default) = (self.options.limits, Limits::default());
+        let (limits, default) = (self.configured.options.limits, Limits::default());
         let sizes = Limits::TABLES.iter().filter_map(|name| {
             let size = limits.size(name)?;
             (default.size(name) != Some(size)).then(|| format!("{name}: {size}"))
@@ -323,7 +330,7 @@ impl Daemon {
         let ports = if file.has_ports() {
             file.port_names().map(str::to_owned).collect()
         } else {
-            self.options.ports.clone()
+            self.configured.options.ports.clone()
         };
         Ok(Configuration { ports, file })
     }
@@ -344,8 +351,8 @@ impl Daemon {
         let config = self.parse_config(text)?;
         // Before the change, which is saved unless it has to be confirmed.
         self.configured.state.trial = confirm.map(|seconds| Trial {
-            until: Instant::now() + Duration::from_secs(seconds.into()),
-            ports: self.options.ports.clone(),
+            until: self.time.now + Duration::from_secs(seconds.into()),
+            ports: self.configured.options.ports.clone(),
             own: self.configured.own.clone(),
             devices: self.configured.devices.clone(),
         });
@@ -370,7 +377,7 @@ impl Daemon {
     }
 
     fn no_trial(&self) -> Result<(), String> {
-        match self.configured.state.confirm_within() {
+        match self.configured.state.confirm_within(self.time.now) {
             Some(seconds) => Err(format!(
                 "the last `config apply` waits for `sidestep config confirm`, or is rolled back in \
                  {seconds} s"
@@ -381,20 +388,30 @@ impl Daemon {
 
     /// Restores the previous configuration if the confirmation did not come in time.
     pub(super) fn end_trial(&mut self, program: &mut dyn Program) {
-        let is_over = |trial: &mut Trial| Instant::now() >= trial.until;
+        let now = self.time.now;
+        let is_over = |trial: &mut Trial| now >= trial.until;
         let Some(mut trial) = self.configured.state.trial.take_if(is_over) else {
             return;
         };
         // Interfaces may have been recreated since.
         trial.devices.track(&mut trial.own, self.mirror.node());
         trial.own.paths.clone_from(&self.configured.own.paths);
-        self.configured.devices.extend(trial.devices.into_names());
-        match self.exchange_and_save(trial.ports, trial.own) {
-            Ok(()) => program.log("the configuration was not confirmed: the previous one is back"),
+        self.configured
+            .devices
+            .extend(trial.devices.names().clone());
+        match self.exchange_and_save(trial.ports.clone(), trial.own.clone()) {
+            Ok(()) => {
+                self.configured.state.failed = None;
+                program.log("the configuration was not confirmed: the previous one is back");
+            }
             Err(error) => {
                 let error = format!("the previous configuration could not be restored: {error}");
-                program.log(&error);
-                self.configured.state.failed = Some(error);
+                trial.until = now + RESTORE;
+                self.configured.state.trial = Some(trial);
+                if self.configured.state.failed.as_ref() != Some(&error) {
+                    program.log(&error);
+                    self.configured.state.failed = Some(error);
+                }
             }
         }
     }
@@ -435,7 +452,7 @@ impl Daemon {
             .replace(config)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         let names = self.known_names();
-        let file = entries(&self.options.ports, &self.configured.own, &names);
+        let file = entries(&self.configured.options.ports, &self.configured.own, &names);
         self.configured
             .saved
             .rebase(file, &self.configured.own.hmac_keys);
@@ -445,8 +462,8 @@ impl Daemon {
 
     /// `port add`. Returns whether the interface exists.
     pub(super) fn add_port(&mut self, name: &str) -> Result<report::AddedPort, String> {
-        let mut ports = self.options.ports.clone();
-        let (node, mode) = (self.mirror.node(), self.options.mode);
+        let mut ports = self.configured.options.ports.clone();
+        let (node, mode) = (self.mirror.node(), self.configured.options.mode);
         if ports
             .iter()
             .any(|port| node.own_name(port) == node.own_name(name))
@@ -464,10 +481,10 @@ impl Daemon {
 
     /// `port del`.
     pub(super) fn del_port(&mut self, name: &str) -> Result<Value, String> {
-        let mut ports = self.options.ports.clone();
+        let mut ports = self.configured.options.ports.clone();
         let node = self.mirror.node();
         ports.retain(|port| node.own_name(port) != node.own_name(name));
-        if ports == self.options.ports {
+        if ports == self.configured.options.ports {
             let ports = ports.join(", ");
             return Err(format!("port {name}: no such port; the ports are {ports}"));
         }

@@ -18,7 +18,7 @@ use sidestep_model::route::RouteKey;
 use sidestep_model::settings::Mode;
 use sidestep_model::vlan::Vids;
 
-use super::{Daemon, DaemonError, ports};
+use super::{DaemonError, Instance, NodeMirror, System, ports};
 use crate::api::Verb;
 use crate::report;
 
@@ -340,7 +340,7 @@ impl EtherDevices {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Names of the ports of all ether devices.
     pub(super) fn ether_port_names(&self) -> impl Iterator<Item = String> {
         self.configured
@@ -357,7 +357,7 @@ impl Daemon {
         let gone = gone.filter(|name| !self.configured.own.ethers.contains_key(*name));
         let ports = gone.filter_map(|name| node.link_by_name(&ether::port_name(name)));
         let ports: Vec<IfIndex> = ports.map(|link| link.ifindex).collect();
-        remove(ports);
+        self.system.remove_ethers(ports);
         self.watchers.ethers.touch();
     }
 
@@ -366,7 +366,7 @@ impl Daemon {
         let node = self.mirror.node();
         let names = self.ether_port_names();
         let ports = names.filter_map(|name| Some(node.link_by_name(&name)?.ifindex));
-        remove(ports);
+        self.system.remove_ethers(ports.collect());
     }
 
     /// Forgets devices whose pair was removed, by `ip link del` or with the network namespace of the
@@ -391,7 +391,7 @@ impl Daemon {
 
     /// Returns when to call [`Self::follow_ethers`].
     pub(super) fn ethers_due(&self) -> Option<Instant> {
-        let next = self.watchers.ethers.next.unwrap_or(self.process.started);
+        let next = self.watchers.ethers.next.unwrap_or(self.time.started);
         self.watchers.ethers.stale.then_some(next)
     }
 
@@ -409,7 +409,7 @@ impl Daemon {
             let path = node.path_of(device);
             let wanted = Set {
                 port: link.ifindex,
-                mtu: mtu_of(node, &self.options.ports, device, &path),
+                mtu: mtu_of(node, &self.configured.options.ports, device, &path),
                 up: path.invalid.is_none(),
             };
             if !wanted.up {
@@ -425,7 +425,7 @@ impl Daemon {
                 continue;
             }
             if veths.is_none() {
-                veths = Veths::open().ok();
+                veths = self.system.veths();
             }
             let Some(veths) = &mut veths else {
                 continue;

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
+use sidestep_mirror::OnUrgent;
 use sidestep_mirror::fpm::{Counts, FRAME_MAX, decode, frame_length};
-use sidestep_mirror::{Mirror, OnUrgent};
 
 use self::results::Results;
-use super::{Daemon, Program};
+use super::{Instance, NodeMirror, Program, System};
 use crate::report;
 
 /// Time without a message after which the replay has ended. zebra pauses for at most one second.
@@ -162,7 +162,7 @@ impl Fpm {
     }
 
     /// Ends the session. Returns a line for the log.
-    fn close(&mut self, end: End, mirror: &mut Mirror, now: Instant) -> Option<String> {
+    fn close(&mut self, end: End, mirror: &mut impl NodeMirror, now: Instant) -> Option<String> {
         let session = self.session.take()?;
         // A session that sent nothing does not prolong the hold time of earlier routes.
         if session.frames > 0 {
@@ -181,9 +181,9 @@ impl Session {
     /// learns the results of its routes.
     fn read(
         &mut self,
-        mirror: &mut Mirror,
+        mirror: &mut impl NodeMirror,
         urgent: &mut OnUrgent<'_>,
-        replies: bool,
+        (replies, now): (bool, Instant),
     ) -> Option<End> {
         self.results.send(&self.stream);
         let mut left = BYTES_AT_ONCE;
@@ -212,7 +212,7 @@ impl Session {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Some(End::error(error.to_string())),
             }
-            if let Err(error) = self.apply(mirror, urgent, replies) {
+            if let Err(error) = self.apply(mirror, urgent, (replies, now)) {
                 let text = format!("frame {}, {error}", self.frames + 1);
                 return Some(End::error(text));
             }
@@ -223,9 +223,9 @@ impl Session {
     /// Applies the complete frames of the buffer.
     fn apply(
         &mut self,
-        mirror: &mut Mirror,
+        mirror: &mut impl NodeMirror,
         urgent: &mut OnUrgent<'_>,
-        replies: bool,
+        (replies, now): (bool, Instant),
     ) -> Result<(), sidestep_mirror::fpm::FpmError> {
         let mut at = 0;
         while let Some(length) = frame_length(&self.buffer[at..self.filled])? {
@@ -244,7 +244,7 @@ impl Session {
             self.messages += messages;
             self.ignored += ignored;
             self.sender.get_or_insert(sender);
-            self.last = Instant::now();
+            self.last = now;
             at += length;
         }
         self.buffer.copy_within(at..self.filled, 0);
@@ -262,19 +262,23 @@ impl End {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Accepts zebra, applies its frames, and sweeps stale routes.
     pub(super) fn serve_fpm(&mut self, program: &mut dyn Program) {
         let hold = self.fpm_hold();
         let Some(fpm) = &mut self.clients.fpm else {
             return;
         };
-        let now = Instant::now();
+        let now = self.time.now;
         let mut lines = Vec::new();
         if let Some(session) = &mut fpm.session {
             let tables = &mut self.tables;
             let mut urgent = |node: &_, change| tables.urgent(node, change);
-            let end = session.read(&mut self.mirror, &mut urgent, self.configured.own.fpm_reply);
+            let end = session.read(
+                &mut self.mirror,
+                &mut urgent,
+                (self.configured.own.fpm_reply, now),
+            );
             if let Some(end) = end {
                 lines.extend(fpm.close(end, &mut self.mirror, now));
             }
@@ -314,7 +318,7 @@ impl Daemon {
         }
     }
 
-    /// Returns when to call [`Daemon::serve_fpm`] although no socket is readable.
+    /// Returns when to call [`Instance::serve_fpm`] although no socket is readable.
     pub(super) fn fpm_due(&self) -> Option<Instant> {
         self.clients.fpm.as_ref()?.sweep_due(self.fpm_hold())
     }
@@ -325,7 +329,7 @@ impl Daemon {
 
     pub(super) fn fpm_report(&self) -> Option<report::Fpm> {
         let fpm = self.clients.fpm.as_ref()?;
-        let now = Instant::now();
+        let now = self.time.now;
         let Counts {
             routes,
             stale_routes,

@@ -8,7 +8,7 @@ use sidestep_datapath::Oversized;
 use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::IfIndex;
 
-use super::{Daemon, nanoseconds};
+use super::{Instance, Linux, PacketPath, System, nanoseconds};
 use crate::fragment::socket::FrameSender;
 use crate::fragment::{Identifications, fragments};
 use crate::report;
@@ -37,7 +37,7 @@ pub(super) struct Fragmenter {
 
 impl Fragmenter {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
-        let mut fragmenter = Self {
+        Self {
             rate,
             sender: None,
             problem: None,
@@ -47,9 +47,7 @@ impl Fragmenter {
             fragments: 0,
             failed: 0,
             expired: 0,
-        };
-        fragmenter.open(now);
-        fragmenter
+        }
     }
 
     /// Sets the rate that the report shows.
@@ -57,7 +55,7 @@ impl Fragmenter {
         self.rate = rate;
     }
 
-    fn open(&mut self, now: Instant) {
+    pub fn open(&mut self, now: Instant) {
         if self.sender.is_some() || now < self.retry {
             return;
         }
@@ -98,10 +96,10 @@ impl Fragmenter {
     }
 }
 
-impl Daemon {
+impl Instance<Linux> {
     /// Sends the packets that the packet path reported as oversized.
     pub(super) fn send_fragments(&mut self) {
-        self.senders.fragmenter.open(Instant::now());
+        self.senders.fragmenter.open(self.time.now);
         let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
         for oversized in self.tables.kernel.oversized(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(oversized.time)) > TIMEOUT {
@@ -111,7 +109,9 @@ impl Daemon {
             }
         }
     }
+}
 
+impl<S: System> Instance<S> {
     pub(super) fn fragments_report(&self) -> report::Fragments {
         let suppressed = self.ports.attached.iter().map(|(name, port)| {
             let suppressed = self.tables.kernel.oversized_suppressed(port.ifindex.0);

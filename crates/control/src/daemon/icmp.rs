@@ -12,7 +12,7 @@ use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
 use sidestep_model::route::{Encap, Route};
 
-use super::{Daemon, nanoseconds};
+use super::{Instance, Linux, PacketPath, System, nanoseconds};
 use crate::compile::Compiled;
 use crate::fragment::socket::FrameSender;
 use crate::icmp::answer::answer;
@@ -74,7 +74,7 @@ impl Bucket {
 
 impl Icmp {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
-        let mut icmp = Self {
+        Self {
             sockets: None,
             frames: None,
             problem: None,
@@ -84,17 +84,15 @@ impl Icmp {
             not_relayed: 0,
             failed: 0,
             bucket: Bucket::new(rate, now),
-        };
-        icmp.open(now);
-        icmp
+        }
     }
 
     /// Sets the rate of the messages of the daemon.
-    pub fn set_rate(&mut self, rate: ReportRate) {
-        self.bucket = Bucket::new(rate, Instant::now());
+    pub fn set_rate(&mut self, rate: ReportRate, now: Instant) {
+        self.bucket = Bucket::new(rate, now);
     }
 
-    fn open(&mut self, now: Instant) {
+    pub fn open(&mut self, now: Instant) {
         if self.sockets.is_some() || now < self.retry {
             return;
         }
@@ -141,10 +139,10 @@ impl Icmp {
     }
 }
 
-impl Daemon {
+impl Instance<Linux> {
     /// Replies to reports of the packet path, and relays received errors.
     pub(super) fn send_icmp(&mut self) {
-        let now = Instant::now();
+        let now = self.time.now;
         self.senders.icmp.open(now);
         let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
         for report in self.tables.kernel.reports(AT_ONCE) {
@@ -189,7 +187,9 @@ impl Daemon {
             }
         }
     }
+}
 
+impl<S: System> Instance<S> {
     pub(super) fn icmp_report(&self) -> report::Icmp {
         let named = |counts: &Counts| -> BTreeMap<String, u64> {
             let counts = counts.iter();

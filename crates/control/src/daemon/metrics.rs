@@ -6,13 +6,13 @@ use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::Node;
 use sidestep_model::route::{Encap, Route, RouteKey};
 
-use super::Daemon;
 use super::policies::Counts;
 use super::reports::srv6_routes;
+use super::{Instance, System};
 use crate::compile::Counted;
 use crate::report;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     pub(super) fn metrics_report(&self) -> Result<report::Metrics, String> {
         let node = self.node();
         let keys = srv6_routes(node);

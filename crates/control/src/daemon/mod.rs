@@ -13,6 +13,7 @@ mod events;
 mod fpm;
 mod fragment;
 mod icmp;
+mod instance;
 mod left;
 mod lines;
 mod liveness;
@@ -34,12 +35,14 @@ mod problems;
 mod replies;
 mod reports;
 mod route_get;
+#[cfg(test)]
+mod simulated;
+mod system;
 mod tables;
 mod timers;
 mod trace;
 mod urgent;
 
-use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -53,7 +56,7 @@ use serde_json::Value;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
 use sidestep_datapath::{Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
-use sidestep_mirror::{Changes, Mirror, MirrorError};
+use sidestep_mirror::{Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::node::{IfIndex, Node};
@@ -63,25 +66,23 @@ pub use self::changes::TakenOver;
 pub use self::config::{Configuration, Phase, Program};
 pub use self::events::End;
 pub(crate) use self::fpm::is_exposed;
+pub use self::instance::{Overview, Status, Summary};
 pub use self::left::{former_pin_root, left, remove_left};
 pub(crate) use self::ports::choose;
 use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Index};
-use crate::report;
 use crate::trace::{Filter, TracedPacket};
-use changes::Initial;
-use config::ConfigState;
 pub(crate) use config::resolve;
 use ether::Created;
 use fpm::Fpm;
-use fragment::Fragmenter;
-use icmp::Icmp;
+use instance::Instance;
 use lock::Lock;
 pub(crate) use names::KnownNames;
-use oam::Oam;
 pub(crate) use own::{Devices, OverlaidNode};
-use parts::{Clients, Configured, Health, Ports, Process, Senders, Watchers};
+use packet_path::PacketPath;
+use parts::{Clients, Process};
 pub use sidestep_model::settings::Mode;
+use system::{Linux, NodeMirror, System};
 use tables::Tables;
 
 /// Options of `sidestep run`.
@@ -205,44 +206,10 @@ struct Port {
     why: String,
 }
 
-/// A running instance.
+/// A running instance with its sockets and files.
 pub struct Daemon {
-    options: Options,
-    mirror: Mirror,
-    configured: Configured,
-    tables: Tables,
-    ports: Ports,
-    watchers: Watchers,
-    senders: Senders,
-    clients: Clients,
-    health: Health,
+    instance: Instance<Linux>,
     process: Process,
-}
-
-/// Status for the foreground display.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// Counters of the ports.
-    pub ports: Vec<report::PortCounters>,
-    /// Target of each requested port, with the reason.
-    pub targets: report::Ports,
-    /// Prefixes in all views.
-    pub prefixes: usize,
-    /// Whether SIDs are processed only on ports with `seg6_enabled`.
-    pub requires_seg6_enabled: bool,
-    /// Result of the last checks.
-    pub problems: BTreeSet<report::Problem>,
-}
-
-/// Summary for a service manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// Number of attached ports.
-    pub attached: usize,
-    /// Number of ports that are not attached.
-    pub missing: usize,
-    /// Prefixes in all views.
-    pub prefixes: usize,
 }
 
 /// Loads the tables, with room for the node's routes, and begins to load the programs of its ports.
@@ -272,65 +239,40 @@ impl Daemon {
         // Before anything is attached, so that an early Ctrl-C leaves nothing behind.
         let (signalled, hung_up) = (events::signals()?, events::hang_ups()?);
         let mut mirror = Mirror::open_with_buffer(options.receive_buffer)?;
-        let Initial {
-            own,
-            devices,
-            saved,
-            taken_over,
-            without,
-        } = changes::initial(&mut options, mirror.node(), &directory)?;
-        let created = Created::new(&mut mirror, options.mode, &options.ports, &own.ethers)?;
-        let (metrics, fpm) = listeners(&own)?;
+        let mut initial = changes::initial(&mut options, mirror.node(), &directory, |pin_root| {
+            Kernel::pinned(pin_root).is_some()
+        })?;
+        let without = initial.without.take();
+        let ethers = &initial.own.ethers;
+        let created = Created::new(&mut mirror, options.mode, &options.ports, ethers)?;
+        let (metrics, fpm) = listeners(&initial.own)?;
         let path = directory.join("control.sock");
         let server = Server::listen(&path, options.group)
             .map_err(|source| DaemonError::File { path, source })?;
         let kernel = load_kernel(&options, mirror.node())?;
         let attached = kernel.attached();
-        let icmp_rate = config::icmp_rate(&own);
-        kernel.limit_reports(icmp_rate);
-        let fragment_rate = config::fragment_rate(&own);
-        kernel.limit_oversized(fragment_rate);
-        let now = Instant::now();
-        let mut daemon = Self {
-            tables: Tables::new(kernel, options.limits, mirror.node(), (&own, &devices), now),
-            mirror,
-            configured: Configured {
-                own,
-                devices,
-                saved,
-                taken_over,
-                start_command: String::new(),
-                state: ConfigState {
-                    path: options.config_path.clone(),
-                    ..ConfigState::default()
-                },
-            },
-            ports: Ports {
-                private_bpffs: kernel::private_bpffs(&options.pin_root),
-                ..Ports::default()
-            },
-            watchers: Watchers::default(),
-            senders: Senders {
-                icmp: Icmp::new(icmp_rate, now),
-                oam: Oam::default(),
-                fragmenter: Fragmenter::new(fragment_rate, now),
-            },
-            clients: Clients::new(formatter, server, metrics, fpm),
-            health: Health::default(),
-            process: Process {
-                lock,
-                signalled,
-                hung_up,
-                started: now,
-            },
-            options,
+        let process = Process {
+            server,
+            lock,
+            signalled,
+            hung_up,
         };
-        daemon.limit_copies();
-        match daemon.bring_up_with(without) {
+        let clients = Clients::new(formatter, metrics, fpm);
+        let (connected, now) = ((mirror, kernel), Instant::now());
+        let mut instance = Instance::new(Linux, connected, (initial, options), clients, now);
+        let pin_root = instance.configured.options.pin_root.clone();
+        instance.ports.private_bpffs = kernel::private_bpffs(&pin_root);
+        instance.senders.icmp.open(now);
+        instance.senders.fragmenter.open(now);
+        let mut daemon = Self { instance, process };
+        // Drop privileges that only starting needs: reading all processes' namespaces, changing the
+        // socket's group, naming other processes' programs, and mounting a BPF file system.
+        let is_up = daemon.instance.bring_up_with(without);
+        match is_up.and_then(|()| Ok(kernel::drop_privileges()?)) {
             Ok(()) => {
                 // An end by an error leaves pins and changes.
-                daemon.process.lock.keep(&daemon.options.pin_root);
-                daemon.save_changes();
+                daemon.process.lock.keep(&pin_root);
+                daemon.instance.save_changes();
                 created.keep();
                 Ok(daemon)
             }
@@ -342,174 +284,47 @@ impl Daemon {
     }
 
     /// Ends a start that failed, and leaves these attachments of an instance that died.
-    fn give_up(mut self, attached: &[(u32, Target)]) {
-        if self.tables.origin == Origin::Fresh {
-            let _ = self.tables.kernel.detach_all();
+    fn give_up(self, attached: &[(u32, Target)]) {
+        let Tables {
+            origin, mut kernel, ..
+        } = self.instance.tables;
+        if origin == Origin::Fresh {
+            let _ = kernel.detach_all();
             return;
         }
-        let now = self.tables.kernel.attached();
+        let now = kernel.attached();
         let is_new = |(ifindex, _): &&(u32, Target)| attached.iter().all(|(old, _)| old != ifindex);
         for (ifindex, _) in now.iter().filter(is_new) {
-            let _ = self.tables.kernel.detach(*ifindex);
+            let _ = kernel.detach(*ifindex);
         }
         for port in attached.iter().filter(|port| !now.contains(port)) {
-            let _ = self.tables.kernel.attach(port.0, port.1);
-        }
-    }
-
-    /// Brings the instance up. If the changes of the previous instance prevent it, it starts without
-    /// them.
-    fn bring_up_with(
-        &mut self,
-        without: Option<(Vec<String>, Overlay)>,
-    ) -> Result<(), DaemonError> {
-        let (error, (ports, own)) = match (self.bring_up(), without) {
-            (Err(error), Some(without)) => (error, without),
-            (result, _) => return result,
-        };
-        self.configured.taken_over = Some(TakenOver {
-            entries: 0,
-            left_out: vec![format!("the changes by commands: {error}")],
-        });
-        let before = std::mem::replace(&mut self.configured.own, own);
-        self.options.ports = ports;
-        self.ports.refused.clear();
-        self.apply_overlay();
-        self.apply_rates(&before);
-        self.bring_up()
-    }
-
-    fn bring_up(&mut self) -> Result<(), DaemonError> {
-        // The tables of an instance that died change after everything that may fail. Other tables are
-        // filled first, so that an attached program finds them filled.
-        let adopted = self.tables.origin == Origin::Adopted;
-        if self.survey_bridges() {
-            self.apply_overlay();
-        }
-        if adopted {
-            self.check_compilation()?;
-            self.attach_all()?;
-        }
-        self.recompile_after_grace(None)?;
-        let full = &self.tables.compiled.index.full;
-        if let Some(table) = self
-            .configured
-            .own
-            .routes
-            .keys()
-            .find_map(|key| full.get(key))
-        {
-            return Err(self.tables.compiler.full(table).into());
-        }
-        if !adopted {
-            self.attach_all()?;
-        }
-        self.detach_others();
-        ether::remove_orphans(self.mirror.node(), &self.configured.own.ethers);
-        // After the first compilation, which determines the egresses.
-        let peers = Changes {
-            links: self.survey_peers(),
-            ..Changes::default()
-        };
-        if !peers.is_empty() && !self.apply_incremental(&peers) {
-            self.recompile_after_grace(None)?;
-        }
-        // The first log line of a problem follows the start at once.
-        self.examine();
-        // Drop privileges that only starting needs: reading all processes' namespaces, changing the
-        // socket's group, naming other processes' programs, and mounting a BPF file system.
-        Ok(kernel::drop_privileges()?)
-    }
-
-    /// The mirrored node with the overlay.
-    fn node(&self) -> &Node {
-        self.tables.overlaid.node(self.mirror.node())
-    }
-
-    /// Records the names of interfaces in the overlay, and follows interfaces that were recreated.
-    fn track_devices(&mut self) {
-        let moved = self
-            .configured
-            .devices
-            .track(&mut self.configured.own, self.mirror.node());
-        self.watchers.liveness.rename_devices(&moved);
-    }
-
-    /// Applies a change of the kernel's configuration; `settings`: also of settings without
-    /// notification.
-    fn on_change(&mut self, changes: &Changes, settings: bool) {
-        self.clients.monitor.touch();
-        self.watchers.ethers.touch();
-        let is_small = !settings && !changes.other && !changes.is_empty();
-        if is_small && self.health.problem.is_none() && self.apply_incremental(changes) {
-            return;
-        }
-        if changes.other || changes.resynced {
-            self.forget_ethers();
-            self.track_devices();
-        }
-        self.health.problem = self.recompile(None).err().map(|error| error.to_string());
-        if changes.other {
-            self.attach_again();
-        }
-        self.attach_ports();
-    }
-
-    /// Status for the foreground display.
-    pub fn status(&self) -> Status {
-        Status {
-            ports: self.port_counters().unwrap_or_default(),
-            targets: self.ports_report(),
-            prefixes: self.tables.compiled.image.fib.len(),
-            requires_seg6_enabled: self.configured.own.settings.require_seg6_enabled,
-            problems: self.problems().clone(),
-        }
-    }
-
-    /// Summary for a service manager. It reads no counters.
-    pub fn summary(&self) -> Summary {
-        let attached = self.ports.attached.len();
-        Summary {
-            attached,
-            missing: self.port_names().len().saturating_sub(attached),
-            prefixes: self.tables.compiled.image.fib.len(),
+            let _ = kernel.attach(port.0, port.1);
         }
     }
 
     /// Returns the listening socket for metrics, whose connections the caller serves.
     pub fn take_metrics(&mut self) -> Option<TcpListener> {
-        self.clients.metrics.take()
+        self.instance.clients.metrics.take()
     }
 
     /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
-        self.tables.origin
+        self.instance.tables.origin
     }
 
     /// Changes by commands that the instance took over from one that died; none if there were none.
     pub fn taken_over(&self) -> Option<&TakenOver> {
-        self.configured.taken_over.as_ref()
+        self.instance.configured.taken_over.as_ref()
+    }
+
+    /// Status for the foreground display.
+    pub fn status(&self) -> Status {
+        self.instance.status()
     }
 
     /// Returns whether SIGHUP arrived since the last call.
     fn take_hangup(&self) -> bool {
         self.process.hung_up.swap(false, Ordering::Relaxed)
-    }
-
-    /// Time of the start.
-    pub fn started(&self) -> Instant {
-        self.process.started
-    }
-
-    fn attached_port(&self, name: &str) -> Result<&Port, String> {
-        let name = self.mirror.node().own_name(name);
-        self.ports.attached.get(name).ok_or_else(|| {
-            let ports: Vec<_> = self.ports.attached.keys().map(String::as_str).collect();
-            format!(
-                "port {name}: not attached; attached ports are {}",
-                ports.join(", ")
-            )
-        })
     }
 }
 

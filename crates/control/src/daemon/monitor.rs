@@ -17,7 +17,7 @@ use sidestep_model::route::{Route, RouteKey};
 use super::lines::Lines;
 use super::metrics::configured;
 use super::reports::srv6_routes;
-use super::{Daemon, nanoseconds};
+use super::{Instance, System};
 use crate::api::Incoming;
 use crate::api::policy_batch::PathKey;
 use crate::report::{Change, Event, Path, Problem};
@@ -106,15 +106,15 @@ impl Client {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Adds a client. Its first line is empty; each further line is an event.
     pub(super) fn add_monitor(&mut self, incoming: Incoming) {
         if self.clients.monitor.clients.len() >= LISTENERS {
             let full = format!("{LISTENERS} clients listen already");
-            return self.clients.replies.refuse(incoming, full);
+            return self.refuse(incoming, full);
         }
         // Earlier clients get what changed before this one.
-        self.send_events(Instant::now(), true);
+        self.send_events(self.time.now, true);
         let mut lines = Lines::to(incoming);
         lines.say(&());
         if self.clients.monitor.clients.is_empty() {
@@ -128,9 +128,10 @@ impl Daemon {
         let has_clients = !self.clients.monitor.clients.is_empty();
         let is_due = at_once || self.clients.monitor.due.is_none_or(|due| now >= due);
         if has_clients && self.clients.monitor.changed && is_due {
+            let begun = self.system.nanoseconds(ClockId::CLOCK_MONOTONIC);
             let next = self.state(&self.clients.monitor.known.routes);
             let changes = changes(&self.clients.monitor.known, &next);
-            let timestamp = nanoseconds(ClockId::CLOCK_REALTIME);
+            let timestamp = self.system.nanoseconds(ClockId::CLOCK_REALTIME);
             for change in changes {
                 let event = Event { timestamp, change };
                 for client in &mut self.clients.monitor.clients {
@@ -139,7 +140,7 @@ impl Daemon {
             }
             self.clients.monitor.known = next;
             self.clients.monitor.changed = false;
-            self.clients.monitor.due = Some(now + PERIOD.max(now.elapsed() * SHARE));
+            self.clients.monitor.due = Some(now + PERIOD.max(self.taken_since(begun) * SHARE));
         }
         self.clients
             .monitor

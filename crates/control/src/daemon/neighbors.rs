@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, Route, RouteKind};
 
-use super::Daemon;
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::compile::ViewInfo;
 
 /// Interval of the neighbor check.
@@ -118,7 +118,7 @@ impl Neighbors {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Checks which next hops packets used, and requests them from the kernel.
     pub(super) fn refresh_neighbors(&mut self, now: Instant) {
         self.renew_stations(now);

@@ -9,9 +9,9 @@ use sidestep_datapath::Copied;
 use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::IfIndex;
 
-use super::Daemon;
 use super::lines::Lines;
 use super::trace::clock_offset;
+use super::{Instance, Linux, PacketPath, System};
 use crate::api::Incoming;
 use crate::report;
 
@@ -56,7 +56,7 @@ fn limit(per_second: u32) -> ReportRate {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Applies the rate of the configuration to the packet path.
     pub(super) fn limit_copies(&self) {
         self.tables
@@ -68,7 +68,7 @@ impl Daemon {
     pub(super) fn add_oam_listener(&mut self, incoming: Incoming) {
         if self.senders.oam.listeners.len() >= LISTENERS {
             let full = format!("{LISTENERS} clients listen already");
-            return self.clients.replies.refuse(incoming, full);
+            return self.refuse(incoming, full);
         }
         let report = self.oam_report();
         let mut lines = Lines::to(incoming);
@@ -76,6 +76,21 @@ impl Daemon {
         self.senders.oam.listeners.push(lines);
     }
 
+    pub(super) fn oam_report(&self) -> report::Oam {
+        let suppressed = self.ports.attached.iter().map(|(name, port)| {
+            let suppressed = self.tables.kernel.copies_suppressed(port.ifindex.0);
+            (name.clone(), suppressed)
+        });
+        report::Oam {
+            rate: self.configured.own.oam_rate,
+            copied: self.senders.oam.copied.clone(),
+            suppressed: suppressed.collect(),
+            unread: self.senders.oam.unread,
+        }
+    }
+}
+
+impl Instance<Linux> {
     /// Sends new copies to the clients, and removes clients that disconnected.
     pub(super) fn send_copies(&mut self) {
         let offset = clock_offset();
@@ -98,19 +113,6 @@ impl Daemon {
             segments_left: copied.segments_left,
             bytes: copied.length,
             packet: hex::encode(&copied.packet),
-        }
-    }
-
-    pub(super) fn oam_report(&self) -> report::Oam {
-        let suppressed = self.ports.attached.iter().map(|(name, port)| {
-            let suppressed = self.tables.kernel.copies_suppressed(port.ifindex.0);
-            (name.clone(), suppressed)
-        });
-        report::Oam {
-            rate: self.configured.own.oam_rate,
-            copied: self.senders.oam.copied.clone(),
-            suppressed: suppressed.collect(),
-            unread: self.senders.oam.unread,
         }
     }
 }

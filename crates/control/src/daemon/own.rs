@@ -98,10 +98,6 @@ impl Devices {
         &self.0
     }
 
-    pub(super) fn into_names(self) -> BTreeMap<IfIndex, String> {
-        self.0
-    }
-
     /// Adds names of interfaces that do not exist.
     pub(crate) fn extend(&mut self, names: BTreeMap<IfIndex, String>) {
         self.0.extend(names);

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use sidestep_model::config::Overlay;
 
@@ -23,7 +22,7 @@ use super::oam::Oam;
 use super::own::Devices;
 use super::peers::Peers;
 use super::replies::Replies;
-use super::{PacketFormatter, Port, trace};
+use super::{Options, PacketFormatter, Port, trace};
 use crate::api::Server;
 use crate::report;
 
@@ -34,6 +33,7 @@ pub(super) struct Configured {
     pub saved: SavedChanges,
     pub taken_over: Option<TakenOver>,
     pub state: ConfigState,
+    pub options: Options,
     /// The command that starts this instance again, as of the last checks.
     pub start_command: String,
 }
@@ -50,11 +50,20 @@ pub(super) struct Ports {
 }
 
 /// Watchers of neighbors, services and ether devices, which cause no notification.
-#[derive(Default)]
-pub(super) struct Watchers {
+pub(super) struct Watchers<P> {
     pub neighbors: Neighbors,
-    pub liveness: Liveness,
+    pub liveness: Liveness<P>,
     pub ethers: EtherDevices,
+}
+
+impl<P> Default for Watchers<P> {
+    fn default() -> Self {
+        Self {
+            neighbors: Neighbors::default(),
+            liveness: Liveness::default(),
+            ethers: EtherDevices::default(),
+        }
+    }
 }
 
 /// Senders of packets that the packet path reports.
@@ -67,7 +76,6 @@ pub(super) struct Senders {
 /// Programs that ask, listen and announce routes.
 pub(super) struct Clients {
     pub formatter: PacketFormatter,
-    pub server: Server,
     pub replies: Replies,
     pub monitor: Monitor,
     pub preparing: Option<trace::Preparing>,
@@ -78,15 +86,9 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub fn new(
-        formatter: PacketFormatter,
-        server: Server,
-        metrics: Option<TcpListener>,
-        fpm: Option<Fpm>,
-    ) -> Self {
+    pub fn new(formatter: PacketFormatter, metrics: Option<TcpListener>, fpm: Option<Fpm>) -> Self {
         Self {
             formatter,
-            server,
             replies: Replies::default(),
             monitor: Monitor::default(),
             preparing: None,
@@ -108,13 +110,13 @@ pub(super) struct Health {
     pub resyncs: u64,
 }
 
-/// The process and its files.
+/// The process, its files and its socket.
 pub(super) struct Process {
+    // Drop removes the socket before its directory.
+    pub server: Server,
     pub lock: Lock,
     /// Readable after a signal to exit.
     pub signalled: UnixStream,
     /// Set by SIGHUP.
     pub hung_up: Arc<AtomicBool>,
-    /// Time of the start.
-    pub started: Instant,
 }

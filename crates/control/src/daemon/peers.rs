@@ -3,29 +3,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sidestep_datapath::kernel::{self, Target};
-use sidestep_mirror::egress::{self, Egress, Peer};
+use sidestep_datapath::kernel::Target;
+use sidestep_mirror::egress::{Egress, Peer};
 use sidestep_model::node::{IfIndex, Link, Mac};
 use sidestep_model::settings::RedirectPeer;
 
-use super::Daemon;
+use super::{Instance, NodeMirror, System};
 
 /// Result of the last survey: for each veth, its peer's address, or why packets are not redirected
 /// to it.
 #[derive(Debug, Default)]
 pub(super) struct Peers(BTreeMap<IfIndex, Result<Mac, String>>);
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Surveys the ports and egresses that are veths. Returns the links with another peer. A failed
     /// survey ends all redirects.
     pub(super) fn survey_peers(&mut self) -> Vec<IfIndex> {
         let setting = self.configured.own.settings.redirect_peer;
         let verdict = |(link, egress): (IfIndex, Egress)| {
-            let has_tcx = kernel::has_tcx_egress(link.0);
+            let has_tcx = self.system.has_tcx_egress(link);
             let mtu = self.mirror.node().links.get(&link).map(|link| link.mtu);
             (link, peer(&egress, setting, mtu, has_tcx))
         };
-        let found = egress::read(&self.surveyed()).unwrap_or_default();
+        let found = self.system.egresses(&self.surveyed());
         self.ports.peers = Peers(found.into_iter().map(verdict).collect());
         let peers = self.ports.peers.0.iter();
         let peers = peers.filter_map(|(link, peer)| Some((*link, *peer.as_ref().ok()?)));

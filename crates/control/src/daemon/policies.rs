@@ -9,11 +9,11 @@ use sidestep_model::grammar::{Style, policy, route};
 use sidestep_model::policy::{Candidate, ListId, Policy, Validity, named};
 use sidestep_model::route::RouteKey;
 
-use super::Daemon;
+use super::{Instance, PacketPath, System};
 use crate::compile::{Counted, shares};
 use crate::report;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     pub(super) fn policies_report(&self) -> Result<report::Policies, String> {
         let sent = self.sent()?;
         let policies = self.node().policies.iter();

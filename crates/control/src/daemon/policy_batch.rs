@@ -10,11 +10,11 @@ use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{ControllerPath, PathId, PolicyId};
 use sidestep_model::route::Route;
 
-use super::Daemon;
+use super::{Instance, System};
 use crate::api::policy_batch::{Action, Change, FieldError, PathKey, PolicyBatch};
 use crate::report;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Applies a batch of changes of candidate paths. Without a change, nothing is compiled.
     pub(super) fn apply_policy_batch(
         &mut self,
@@ -23,7 +23,7 @@ impl Daemon {
         let mut own = self.configured.own.clone();
         let applied = apply(&mut own, self.node(), batch).map_err(|error| error.to_string())?;
         if own.paths != self.configured.own.paths {
-            self.exchange(self.options.ports.clone(), own)?;
+            self.exchange(self.configured.options.ports.clone(), own)?;
         }
         Ok(applied)
     }

@@ -8,7 +8,7 @@ use sidestep_model::config;
 use sidestep_model::node::{IfIndex, Link, LinkKind, Node};
 use sidestep_model::settings::Mode;
 
-use super::{Daemon, DaemonError, Port};
+use super::{DaemonError, Instance, NodeMirror, PacketPath, Port, System};
 
 /// Adds the differences of an older kernel to the reason for a port's target.
 pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {
@@ -149,7 +149,7 @@ pub(super) fn named<'a>(node: &Node, ports: impl IntoIterator<Item = &'a str>) -
     names
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Returns the ports that get an entry in the port table. If two ports share one, the port that
     /// already has it stays; otherwise the first port gets it.
     pub(super) fn port_slots(&self) -> BTreeSet<IfIndex> {
@@ -169,7 +169,7 @@ impl Daemon {
     /// Returns the names of the requested ports: those of their interfaces, or as requested for
     /// interfaces that do not exist.
     pub(super) fn port_names(&self) -> Vec<String> {
-        let requested = self.options.ports.iter().map(String::as_str);
+        let requested = self.configured.options.ports.iter().map(String::as_str);
         let ports = requested.chain(self.attached_names());
         let mut names = named(self.mirror.node(), ports);
         names.extend(self.ether_port_names());
@@ -184,15 +184,15 @@ impl Daemon {
 
     /// As [`Self::port_names`], without the ports of ether devices.
     pub(super) fn requested_names(&self) -> Vec<String> {
-        let ports = self.options.ports.iter().map(String::as_str);
+        let ports = self.configured.options.ports.iter().map(String::as_str);
         named(self.mirror.node(), ports)
     }
 
     /// The requested ports that exist, each with its target.
     fn requested_ports(&self) -> impl Iterator<Item = (&Link, Result<(Target, String), String>)> {
         let node = self.mirror.node();
-        let mode = self.options.mode;
-        let requested = self.options.ports.iter().map(String::as_str);
+        let mode = self.configured.options.mode;
+        let requested = self.configured.options.ports.iter().map(String::as_str);
         let requested = requested.map(|name| (name, choose as Choose));
         let attached = self.attached_names();
         let attached = attached.map(|name| (name, choose_attached as Choose));
@@ -293,7 +293,7 @@ impl Daemon {
             Ok(()) => return Ok((chosen, why)),
             Err(error) => error,
         };
-        if self.options.mode != Mode::Auto || !error.is_without_xdp() {
+        if self.configured.options.mode != Mode::Auto || !error.is_without_xdp() {
             return Err(error.to_string());
         }
         let attached = self.tables.kernel.attach(ifindex, Target::Tc);

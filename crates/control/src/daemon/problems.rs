@@ -1,15 +1,13 @@
 //! The checks of `sidestep doctor` in the daemon.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
-use super::Daemon;
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::doctor;
-use crate::doctor::facts::{self, Facts, Host, Port};
+use crate::doctor::facts::{self, Facts, Port};
 use crate::report::Problem;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Result of the last checks.
     pub fn problems(&self) -> &BTreeSet<Problem> {
         &self.health.examined
@@ -21,8 +19,7 @@ impl Daemon {
             self.with_facts(|facts| (doctor::examine(facts), facts.start("", None)));
         self.health.examined = found;
         if start != self.configured.start_command {
-            // Only a hint for `doctor` after a crash.
-            let _ = fs::write(facts::start_file(), &start);
+            self.system.keep_start(&start);
             self.configured.start_command = start;
         }
     }
@@ -44,7 +41,7 @@ impl Daemon {
         };
         let ports: Vec<_> = self.requested_names().iter().map(port).collect();
         // Without the survey the other checks still work.
-        let survey = facts::survey(node, &ports).unwrap_or_default();
+        let survey = self.system.survey(node, &ports);
         let full = self.tables.compiled.index.full_tables().into_iter();
         let full = full.map(|table| {
             let sentence = self.tables.compiler.full(table);
@@ -66,19 +63,18 @@ impl Daemon {
             fpm: self.fpm_report(),
             full: full.collect(),
             limits: self.limits_report(),
-            replaced: is_replaced(),
-            version: self.options.version.into(),
+            replaced: self.system.is_replaced(),
+            version: self.configured.options.version.into(),
             pid: std::process::id(),
-            arguments: self.options.arguments.clone(),
-            mode: self.options.mode,
+            arguments: self.configured.options.arguments.clone(),
+            mode: self.configured.options.mode,
         };
         let mut facts = Facts {
             ports,
             survey,
-            host: Host::read(
-                &self.options.pin_root,
+            host: self.system.host(
+                &self.configured.options.pin_root,
                 self.ports.private_bpffs,
-                None,
                 lacks,
             ),
             daemon: Some(daemon),
@@ -87,14 +83,4 @@ impl Daemon {
         };
         examine(&mut facts)
     }
-}
-
-/// Whether the file of this program was replaced or removed.
-fn is_replaced() -> bool {
-    let target = fs::read_link("/proc/self/exe");
-    target.is_ok_and(|target| is_deleted(&target))
-}
-
-fn is_deleted(target: &Path) -> bool {
-    target.to_string_lossy().ends_with(" (deleted)")
 }

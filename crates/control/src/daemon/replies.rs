@@ -29,22 +29,22 @@ struct Reply {
 
 impl Replies {
     /// Replies to a request. [`Replies::flush`] sends what the socket does not accept at once.
-    pub fn answer(&mut self, client: Incoming, result: Result<impl Serialize, String>) {
+    pub fn answer(
+        &mut self,
+        client: Incoming,
+        result: Result<impl Serialize, String>,
+        now: Instant,
+    ) {
         let mut lines = Lines::to(client);
         lines.answer(result);
         if !lines.send() || lines.is_empty() {
             return;
         }
-        let until = Instant::now() + TIMEOUT;
+        let until = now + TIMEOUT;
         self.0.push_back(Reply { lines, until });
         while self.are_too_many() {
             self.0.pop_front();
         }
-    }
-
-    /// Replies with an error.
-    pub fn refuse(&mut self, client: Incoming, message: String) {
-        self.answer(client, Err::<(), _>(message));
     }
 
     fn are_too_many(&self) -> bool {
@@ -85,7 +85,7 @@ mod tests {
     /// Replies to a client that has not read yet, and returns the client's socket.
     fn asked(replies: &mut Replies, answer: Result<Value, String>) -> UnixStream {
         let (client, daemon) = UnixStream::pair().expect("sockets");
-        replies.answer(Incoming::from(daemon), answer);
+        replies.answer(Incoming::from(daemon), answer, Instant::now());
         client
     }
 

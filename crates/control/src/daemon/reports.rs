@@ -20,32 +20,32 @@ use sidestep_model::route::{Owner, Route, RouteKey};
 
 use super::metrics::configured;
 use super::policies::Counts;
-use super::{Daemon, nanoseconds};
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::compile::{Counted, ProxyInfo};
 use crate::report;
 use crate::trace::RATE_MAX;
 
-impl Daemon {
+impl<S: System> Instance<S> {
     pub(super) fn status_report(&self) -> report::Status {
         report::Status {
-            version: self.options.version.into(),
+            version: self.configured.options.version.into(),
             pid: std::process::id(),
             start: Some(self.configured.start_command.clone()),
-            uptime: self.process.started.elapsed().as_secs(),
+            uptime: self.time.uptime().as_secs(),
             origin: match self.tables.origin {
                 Origin::Fresh => "fresh",
                 Origin::Adopted => "adopted",
                 Origin::Replaced => "replaced",
             }
             .into(),
-            pins: self.tables.kernel.folder().display().to_string(),
+            pins: self.tables.kernel.folder(),
             config: self
                 .configured
                 .state
                 .path
                 .as_ref()
                 .map(|path| path.display().to_string()),
-            confirm_within: self.configured.state.confirm_within(),
+            confirm_within: self.configured.state.confirm_within(self.time.now),
             prefixes: self.tables.compiled.image.fib.len() as u64,
             compilations: self.tables.compilations,
             resyncs: self.health.resyncs,
@@ -227,9 +227,10 @@ impl Daemon {
             flows = self.flows_report(proxy.learned);
         }
         let words = self.clients.formatter.headers;
+        let now = self.system.nanoseconds(ClockId::CLOCK_MONOTONIC);
         let mut learned: Vec<_> = learned
             .iter()
-            .filter_map(|learned| learned_report(learned, words))
+            .filter_map(|learned| learned_report(learned, words, now))
             .collect();
         learned.sort_by_key(|learned| learned.age);
         Ok(report::ReturnPath {
@@ -315,7 +316,7 @@ impl Daemon {
     }
 
     pub(super) fn limits_report(&self) -> report::Limits {
-        let (limits, image) = (self.options.limits, &self.tables.compiled.image);
+        let (limits, image) = (self.configured.options.limits, &self.tables.compiled.image);
         let refused = "a Sidestep-only route is refused, a kernel route is punted";
         let full = &self.tables.compiled.index.full;
         let row = |name: &str, limit: u32, used: Option<usize>, beyond: &str| report::Limit {
@@ -415,12 +416,12 @@ pub(super) fn srv6_routes(node: &Node) -> BTreeSet<&RouteKey> {
 fn learned_report(
     learned: &sidestep_learned,
     words: fn(&[u8]) -> (Value, String),
+    now: u64,
 ) -> Option<report::Learned> {
     let bytes = learned::current(learned)?;
     let (headers, text) = words(bytes);
     // Another CPU may have learned it after the clock was read.
-    let age =
-        Duration::from_nanos(nanoseconds(ClockId::CLOCK_MONOTONIC).saturating_sub(learned.time));
+    let age = Duration::from_nanos(now.saturating_sub(learned.time));
     Some(report::Learned {
         age: age.as_millis() as u64,
         bytes: bytes.len() as u64,

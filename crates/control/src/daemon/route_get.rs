@@ -8,7 +8,7 @@ use sidestep_datapath::{RouteId, Trace, TraceEvent, Verdict};
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::RouteKey;
 
-use super::Daemon;
+use super::{Instance, System};
 use crate::compile::{Index, Prefix};
 use crate::packet::{Datagram, HOP_LIMIT};
 use crate::report;
@@ -18,7 +18,7 @@ use crate::report;
 const DUMMY6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
 const DUMMY4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Returns the route for packets to `destination` that enter a port.
     pub(super) fn selected_route(
         &self,

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
 use sidestep_datapath::abi::SIDESTEP_STATIONS;
-use sidestep_datapath::kernel::{Kernel, Origin};
+use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{Delta, Image, Limits};
 use sidestep_mirror::Changes;
 use sidestep_model::config::Overlay;
@@ -15,7 +16,7 @@ use sidestep_model::service::Service;
 use super::own::{Devices, OverlaidNode};
 use super::packet_path::PacketPath;
 use super::urgent::Suspended;
-use super::{Daemon, DaemonError, policies, urgent};
+use super::{DaemonError, Instance, NodeMirror, System, policies, urgent};
 use crate::compile::{Compiled, Compiler, Counted};
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ const REFIT: Duration = Duration::from_millis(100);
 const REFIT_SHARE: u32 = 10;
 
 /// The tables of the packet path, and the node that they are compiled from.
-pub(super) struct Tables<P = Kernel> {
+pub(super) struct Tables<P> {
     pub overlaid: OverlaidNode,
     pub compiler: Compiler,
     pub compiled: Compiled,
@@ -61,11 +62,11 @@ pub(super) struct Sources<'a> {
     pub ports: &'a BTreeSet<IfIndex>,
 }
 
-impl Tables {
+impl<P: PacketPath> Tables<P> {
     /// Returns the tables of a packet path before their first compilation. Until then, an adopted
     /// packet path keeps its content.
     pub fn new(
-        kernel: Kernel,
+        kernel: P,
         limits: Limits,
         mirrored: &Node,
         (own, devices): (&Overlay, &Devices),
@@ -80,9 +81,7 @@ impl Tables {
         let overlaid = OverlaidNode::new(mirrored, own, devices, BTreeSet::new());
         Self::beside(kernel, (origin, before), limits, overlaid, now)
     }
-}
 
-impl<P: PacketPath> Tables<P> {
     /// Returns the tables of a packet path that has this content.
     fn beside(
         kernel: P,
@@ -283,9 +282,12 @@ impl<P: PacketPath> Tables<P> {
     }
 }
 
-impl Daemon {
+impl<S: System> Instance<S> {
     /// Calls `action` with the tables and the inputs of a compilation.
-    fn with_sources<T>(&mut self, action: impl FnOnce(&mut Tables, Sources<'_>) -> T) -> T {
+    fn with_sources<T>(
+        &mut self,
+        action: impl FnOnce(&mut Tables<S::Path>, Sources<'_>) -> T,
+    ) -> T {
         let (ports, down) = (self.port_slots(), self.watchers.liveness.down());
         let on = Sources {
             mirrored: self.mirror.node(),
@@ -327,7 +329,7 @@ impl Daemon {
     fn watch_services(&mut self, done: Result<(), DaemonError>) -> Result<(), DaemonError> {
         done?;
         let routes = self.configured.own.routes.values();
-        self.watchers.liveness.watch(routes, Instant::now());
+        self.watchers.liveness.watch(routes, self.time.now);
         Ok(())
     }
 
@@ -339,10 +341,11 @@ impl Daemon {
 
     /// As [`Tables::reclaim`], with the compilation.
     pub(super) fn reclaim(&mut self) {
-        let begun = Instant::now();
-        if self.tables.reclaim(begun) {
+        let begun = self.system.nanoseconds(ClockId::CLOCK_MONOTONIC);
+        if self.tables.reclaim(self.time.now) {
             self.on_change(&Changes::default(), true);
-            self.tables.refitted(Instant::now(), begun.elapsed());
+            let taken = self.taken_since(begun);
+            self.tables.refitted(self.time.now + taken, taken);
         }
     }
 }

@@ -2,6 +2,37 @@
 
 use std::time::{Duration, Instant};
 
+/// Time as an instance sees it.
+#[derive(Debug)]
+pub(super) struct Time {
+    /// Time of the event that is being processed.
+    pub now: Instant,
+    /// Time of the start.
+    pub started: Instant,
+    pub timers: Timers,
+}
+
+impl Time {
+    /// An instance that starts now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            now,
+            started: now,
+            timers: Timers::new(now),
+        }
+    }
+
+    /// Returns whether the task is due.
+    pub fn is_due(&self, task: Task) -> bool {
+        self.timers.is_due(task, self.now)
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.now.saturating_duration_since(self.started)
+    }
+}
+
 /// Periodic work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {

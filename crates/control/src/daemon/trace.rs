@@ -18,7 +18,7 @@ use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Kernel, KernelError, Sample, Sampling, Tracer};
 
 use super::lines::Lines;
-use super::{Daemon, nanoseconds};
+use super::{Instance, Linux, nanoseconds};
 use crate::api::{Incoming, Request, TraceLine, TracedPort};
 use crate::pcap::PcapFilter;
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, TracedPacket};
@@ -57,7 +57,7 @@ struct TraceOptions {
     count: Option<u64>,
 }
 
-impl Daemon {
+impl Instance<Linux> {
     /// Prepares a trace, or replies with an error. The verifier takes a while, so another thread
     /// loads the programs.
     pub(super) fn prepare_trace(&mut self, incoming: Incoming) {
@@ -70,7 +70,7 @@ impl Daemon {
                     loaded,
                 });
             }
-            Err(message) => self.clients.replies.refuse(incoming, message),
+            Err(message) => self.refuse(incoming, message),
         }
     }
 
@@ -155,7 +155,7 @@ impl Daemon {
                 .map_err(|error| error.to_string()),
         };
         if let Err(message) = begun {
-            return self.clients.replies.refuse(preparing.incoming, message);
+            return self.refuse(preparing.incoming, message);
         }
         let lines = Lines::to(preparing.incoming);
         let TraceOptions {

@@ -12,7 +12,7 @@ pub(super) const ECHO_REPLY_4: u8 = Icmpv4Type::ECHO_REPLY.0;
 
 /// Identifier of a prober in its echo requests, which separates its replies from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identifier(pub u16);
+pub(in super::super) struct Identifier(pub u16);
 
 impl Identifier {
     /// The word of an echo message: identifier and sequence number.

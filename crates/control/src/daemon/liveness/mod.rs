@@ -16,14 +16,26 @@ use sidestep_model::route::{Encap, Route};
 use sidestep_model::service::Service;
 
 use crate::report;
-use message::Identifier;
-use probe::{Failure, Prober};
+pub(super) use message::Identifier;
+pub(super) use probe::{Failure, ProbeSocket};
 use watch::{State, Watch};
+
+use super::system::System;
+
+/// Probes one service.
+pub(super) trait Prober {
+    /// Whether a new prober of the service would be the same.
+    fn is_current(&self, service: &Service, node: &Node) -> bool;
+    /// Sends one probe.
+    fn probe(&mut self, service: &Service, node: &Node) -> Result<(), Failure>;
+    /// Reads a bounded number of messages and returns whether there was a reply.
+    fn has_reply(&mut self) -> bool;
+}
 
 /// All probed services.
 #[derive(Debug)]
-pub(super) struct Liveness {
-    watched: BTreeMap<Service, Watched>,
+pub(super) struct Liveness<P> {
+    watched: BTreeMap<Service, Watched<P>>,
     identifiers: Identifiers,
 }
 
@@ -41,16 +53,16 @@ impl Identifiers {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct Watched<P> {
     watch: Watch,
-    prober: Option<Prober>,
+    prober: Option<P>,
     /// Reason why it cannot be probed.
     problem: Option<String>,
     /// The prober has no socket, so the state is that of the last probe.
     is_stale: bool,
 }
 
-impl Default for Liveness {
+impl<P> Default for Liveness<P> {
     /// No services. States of an earlier instance are not adopted.
     fn default() -> Self {
         Self {
@@ -60,7 +72,7 @@ impl Default for Liveness {
     }
 }
 
-impl Liveness {
+impl<P: Prober> Liveness<P> {
     /// Probes exactly the services of these routes from now on. Services that are already known
     /// keep their state.
     pub fn watch<'a>(&mut self, routes: impl Iterator<Item = &'a Route>, now: Instant) {
@@ -96,7 +108,7 @@ impl Liveness {
 
     /// Returns the services that are down.
     pub fn down(&self) -> BTreeSet<Service> {
-        let down = |watched: &Watched| watched.watch.state() == State::Down;
+        let down = |watched: &Watched<P>| watched.watch.state() == State::Down;
         let all = self.watched.iter();
         all.filter(|(_, watched)| down(watched))
             .map(|(service, _)| *service)
@@ -105,12 +117,12 @@ impl Liveness {
 
     /// Reads replies and sends probes. Returns whether the set of services that are down has
     /// changed.
-    pub fn poll(&mut self, node: &Node, now: Instant) -> bool {
+    pub fn poll(&mut self, system: &impl System<Prober = P>, node: &Node, now: Instant) -> bool {
         let mut changed = false;
         for (service, watched) in &mut self.watched {
-            let down = |watched: &Watched| watched.watch.state() == State::Down;
+            let down = |watched: &Watched<P>| watched.watch.state() == State::Down;
             let before = down(watched);
-            watched.poll(service, node, &mut self.identifiers, now);
+            watched.poll((system, node), service, &mut self.identifiers, now);
             changed |= down(watched) != before;
         }
         changed
@@ -123,12 +135,6 @@ impl Liveness {
             .iter()
             .filter(|(service, _)| needs_probes(service));
         probed.map(|(_, it)| it.watch.due()).min()
-    }
-
-    /// Descriptors that are readable when a reply may have arrived.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let probers = self.watched.values().flat_map(|it| &it.prober);
-        probers.map(Prober::fd)
     }
 
     /// Returns a local reason why some services cannot be probed, if any.
@@ -160,11 +166,19 @@ impl Liveness {
     }
 }
 
-impl Watched {
+impl Liveness<ProbeSocket> {
+    /// Descriptors that are readable when a reply may have arrived.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let probers = self.watched.values().flat_map(|it| &it.prober);
+        probers.map(ProbeSocket::fd)
+    }
+}
+
+impl<P: Prober> Watched<P> {
     fn poll(
         &mut self,
+        (system, node): (&impl System<Prober = P>, &Node),
         service: &Service,
-        node: &Node,
         identifiers: &mut Identifiers,
         now: Instant,
     ) {
@@ -174,13 +188,13 @@ impl Watched {
             return;
         }
         // Read first: the reply to the last probe may wait.
-        if self.prober.as_mut().is_some_and(Prober::has_reply) {
+        if self.prober.as_mut().is_some_and(P::has_reply) {
             self.watch.on_reply();
         }
         if now < self.watch.due() {
             return;
         }
-        let sent = self.probe(service, node, identifiers);
+        let sent = self.probe((system, node), service, identifiers);
         self.is_stale = matches!(sent, Err(Failure::NoSocket(_)));
         if self.is_stale {
             self.watch.postpone(now);
@@ -195,14 +209,14 @@ impl Watched {
     /// recreated.
     fn probe(
         &mut self,
+        (system, node): (&impl System<Prober = P>, &Node),
         service: &Service,
-        node: &Node,
         identifiers: &mut Identifiers,
     ) -> Result<(), Failure> {
         let former = self.prober.take();
         let mut prober = match former.filter(|it| it.is_current(service, node)) {
             Some(prober) => prober,
-            None => Prober::open(service, node, identifiers.next())?,
+            None => system.prober(service, node, identifiers.next())?,
         };
         prober.probe(service, node)?;
         self.prober = Some(prober);

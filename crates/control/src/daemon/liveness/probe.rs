@@ -19,6 +19,7 @@ use sidestep_model::behavior::proxy::Probe;
 use sidestep_model::node::{Link, Mac, Node};
 use sidestep_model::service::Service;
 
+use super::Prober;
 use super::message::{self, Identifier};
 use super::watch::UNANSWERED;
 use crate::icmp::socket::{hear_icmp4, hear_icmp6};
@@ -32,7 +33,7 @@ const RESERVE: u64 = 64;
 
 /// Probes one service.
 #[derive(Debug)]
-pub(super) struct Prober {
+pub(in super::super) struct ProbeSocket {
     socket: OwnedFd,
     kind: ProbeKind,
     /// Source address of the probe; none: the kernel chooses.
@@ -45,7 +46,7 @@ pub(super) struct Prober {
 
 /// Why a probe could not be sent.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in super::super) enum Failure {
     /// There is no socket, which says nothing about the service.
     NoSocket(io::Error),
     /// There is no route to the service.
@@ -94,7 +95,7 @@ impl ProbeKind {
     }
 }
 
-impl Prober {
+impl ProbeSocket {
     /// Opens a socket for a service that is probed and has an address, as the model ensures.
     /// `identifier` must be unique.
     pub fn open(service: &Service, node: &Node, identifier: Identifier) -> Result<Self, Failure> {
@@ -149,19 +150,49 @@ impl Prober {
         Ok(())
     }
 
-    /// Whether the source address of the socket is still the right one.
-    pub fn is_current(&self, service: &Service, node: &Node) -> bool {
-        let link = node.links.get(&service.dev);
-        link.is_some_and(|link| source(self.kind, link, node) == self.source)
-    }
-
     /// Descriptor that is readable when a reply may have arrived.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Sends one probe.
-    pub fn probe(&mut self, service: &Service, node: &Node) -> Result<(), Failure> {
+    fn send(&self, message: &[u8], to: &dyn SockaddrLike) -> Result<(), Failure> {
+        let send = || sendto(self.socket.as_raw_fd(), message, to, MsgFlags::MSG_DONTWAIT);
+        // The first error may belong to the previous probe.
+        send().or_else(|_| send())?;
+        Ok(())
+    }
+
+    fn is_reply(&mut self, message: &[u8], from: Option<SockaddrStorage>) -> bool {
+        let from = || ip(from?);
+        let sequence = match self.kind {
+            ProbeKind::Echo6(of) if from() == Some(of.into()) => {
+                message::echo_reply_6(message, self.identifier)
+            }
+            ProbeKind::Echo4(of) if from() == Some(of.into()) => {
+                message::echo_reply_4(message, self.identifier)
+            }
+            ProbeKind::Echo6(_) | ProbeKind::Echo4(_) => None,
+            ProbeKind::Solicitation(of) => return message::is_advertisement(message, of),
+            ProbeKind::Arp(of) => return message::is_arp_reply(message, of),
+        };
+        let ago = sequence.map(|sequence| self.sequence.wrapping_sub(sequence));
+        let Some(ago) = ago.filter(|ago| *ago < self.open) else {
+            return false;
+        };
+        // Each probe has one reply.
+        self.open = ago;
+        true
+    }
+}
+
+impl Prober for ProbeSocket {
+    /// Whether the source address of the socket is still the right one.
+    fn is_current(&self, service: &Service, node: &Node) -> bool {
+        let link = node.links.get(&service.dev);
+        link.is_some_and(|link| source(self.kind, link, node) == self.source)
+    }
+
+    fn probe(&mut self, service: &Service, node: &Node) -> Result<(), Failure> {
         let link = link(service, node)?;
         self.sequence = self.sequence.wrapping_add(1);
         // A service that did not answer the earlier probes is down by now.
@@ -186,15 +217,8 @@ impl Prober {
         }
     }
 
-    fn send(&self, message: &[u8], to: &dyn SockaddrLike) -> Result<(), Failure> {
-        let send = || sendto(self.socket.as_raw_fd(), message, to, MsgFlags::MSG_DONTWAIT);
-        // The first error may belong to the previous probe.
-        send().or_else(|_| send())?;
-        Ok(())
-    }
-
     /// Reads at most [`AT_ONCE`] messages and returns whether there was a reply.
-    pub fn has_reply(&mut self) -> bool {
+    fn has_reply(&mut self) -> bool {
         let mut replied = false;
         let mut buffer = [0; 256];
         for _ in 0..AT_ONCE {
@@ -207,28 +231,6 @@ impl Prober {
             }
         }
         replied
-    }
-
-    fn is_reply(&mut self, message: &[u8], from: Option<SockaddrStorage>) -> bool {
-        let from = || ip(from?);
-        let sequence = match self.kind {
-            ProbeKind::Echo6(of) if from() == Some(of.into()) => {
-                message::echo_reply_6(message, self.identifier)
-            }
-            ProbeKind::Echo4(of) if from() == Some(of.into()) => {
-                message::echo_reply_4(message, self.identifier)
-            }
-            ProbeKind::Echo6(_) | ProbeKind::Echo4(_) => None,
-            ProbeKind::Solicitation(of) => return message::is_advertisement(message, of),
-            ProbeKind::Arp(of) => return message::is_arp_reply(message, of),
-        };
-        let ago = sequence.map(|sequence| self.sequence.wrapping_sub(sequence));
-        let Some(ago) = ago.filter(|ago| *ago < self.open) else {
-            return false;
-        };
-        // Each probe has one reply.
-        self.open = ago;
-        true
     }
 }
 
@@ -333,14 +335,14 @@ mod tests {
     const ME: Identifier = Identifier(7);
 
     /// A prober that receives everything sent to the returned socket's peer.
-    fn prober(kind: ProbeKind) -> (Prober, UdpSocket) {
+    fn prober(kind: ProbeKind) -> (ProbeSocket, UdpSocket) {
         let [ours, theirs] =
             [(); 2].map(|()| UdpSocket::bind((SERVICE, 0)).expect("a socket on the loopback"));
         theirs
             .connect(ours.local_addr().expect("it is bound"))
             .expect("it is there");
         ours.set_nonblocking(true).expect("it is open");
-        let prober = Prober {
+        let prober = ProbeSocket {
             socket: ours.into(),
             kind,
             source: None,
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn only_the_first_reply_from_the_service_counts() {
         let (mut prober, service) = prober(ProbeKind::Echo4(SERVICE));
-        let hears = |prober: &mut Prober, identifier, sequence| {
+        let hears = |prober: &mut ProbeSocket, identifier, sequence| {
             let reply = echo_reply(identifier, sequence);
             service.send(&reply).expect("it is sent");
             prober.has_reply()

@@ -1,14 +1,11 @@
 //! Tables in virtual time, over a packet path that fails when a test wants. Neither root nor a kernel
 //! is needed.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use sidestep_datapath::abi::{SIDESTEP_ADJACENCY_VALID, sidestep_policy};
-use sidestep_datapath::kernel::KernelError;
-use sidestep_datapath::{AdjacencyId, CounterId, Native, PolicyId, Verdict, VerdictKind};
+use sidestep_datapath::{Native, Verdict, VerdictKind};
 use sidestep_mirror::Urgent;
 use sidestep_model::config::File;
 use sidestep_testkit::differential::headers::bare_ipv6;
@@ -16,6 +13,7 @@ use sidestep_testkit::differential::headers::bare_ipv6;
 use super::*;
 use crate::api::{Noun, Verb};
 use crate::daemon::commands;
+use crate::daemon::simulated::MemoryPath;
 
 const NODE: &str = r#"
 ports:
@@ -28,91 +26,12 @@ routes: ["fc00:bb::/32 via fc00:b::2 dev eth1", "fd00:10::/32 via fc00:b::3 dev 
 tunsrc: "fc00:5::1"
 "#;
 
-/// A packet path in memory.
-#[derive(Default)]
-struct Simulated {
-    image: Image,
-    /// Number of calls of `publish`, and the one that fails.
-    writes: usize,
-    failing: Option<usize>,
-    /// Looks until a grace period ends, and the number of failures to begin one.
-    looks: usize,
-    refusals: usize,
-    suspended: RefCell<BTreeSet<AdjacencyId>>,
-}
-
-impl Simulated {
-    /// The tables as packets find them.
-    fn image(&self) -> Image {
-        let mut image = self.image.clone();
-        for index in &*self.suspended.borrow() {
-            let adjacency = image.adjacencies.get_mut(index).expect("a next hop");
-            adjacency.flags &= !(SIDESTEP_ADJACENCY_VALID as u16);
-        }
-        image
-    }
-}
-
-impl PacketPath for Simulated {
-    fn publish(&mut self, delta: &Delta, to: &Image) -> Result<(), KernelError> {
-        self.writes += 1;
-        if self.failing == Some(self.writes) {
-            return Err(KernelError::Grown);
-        }
-        let mut before = to.clone();
-        delta.revert(&mut before);
-        assert!(
-            before == self.image,
-            "the change is not one of these tables"
-        );
-        self.image = to.clone();
-        Ok(())
-    }
-
-    fn clear_route_counters(&self, _: CounterId) -> Result<(), KernelError> {
-        Ok(())
-    }
-
-    fn reclaim(&mut self) -> Result<(), KernelError> {
-        Ok(())
-    }
-
-    fn begin_reclaim(&mut self) -> Result<(), KernelError> {
-        if self.refusals > 0 {
-            self.refusals -= 1;
-            return Err(KernelError::Grown);
-        }
-        self.looks = 3;
-        Ok(())
-    }
-
-    fn end_reclaim(&mut self) -> Result<bool, KernelError> {
-        self.looks -= 1;
-        Ok(self.looks == 0)
-    }
-
-    fn has_pending(&self) -> bool {
-        false
-    }
-
-    fn suspend_adjacency(&self, index: AdjacencyId) {
-        self.suspended.borrow_mut().insert(index);
-    }
-
-    fn suspend_policy(&self, _: PolicyId, _: &sidestep_policy) {}
-
-    fn resume(&self, _: &Image, adjacencies: BTreeSet<AdjacencyId>, _: BTreeSet<PolicyId>) {
-        let suspended = &mut *self.suspended.borrow_mut();
-        suspended.retain(|index| !adjacencies.contains(index));
-    }
-}
-
 /// A node, its overlay and its tables.
 struct World {
     node: Node,
     own: Overlay,
     ports: BTreeSet<IfIndex>,
-    tables: Tables<Simulated>,
+    tables: Tables<MemoryPath>,
     now: Instant,
 }
 
@@ -122,7 +41,7 @@ impl World {
         let node = node.expect("a node");
         let now = Instant::now();
         let tables = Tables::beside(
-            Simulated::default(),
+            MemoryPath::default(),
             (Origin::Fresh, Image::default()),
             limits,
             OverlaidNode::default(),
@@ -175,7 +94,7 @@ impl World {
         let mut fresh = Self::new(Limits::default());
         fresh.own = self.own.clone();
         fresh.recompile(None).expect("room for all");
-        let (found, expected) = (self.tables.kernel.image(), fresh.tables.kernel.image());
+        let (found, expected) = (self.tables.kernel.seen(), fresh.tables.kernel.seen());
         let (found, expected) = (packets(&found), packets(&expected));
         assert_eq!(found, expected, "{what}");
         let is_sent = |(verdict, _): &&(Verdict, _)| verdict.kind() == VerdictKind::Forward;
@@ -259,7 +178,7 @@ fn a_write_that_fails_leaves_the_tables_and_a_compilation_repairs_them() {
         let mut world = World::new(Limits::default());
         world.change(Verb::Add, &words(9, 0));
         world.recompile(None).expect("room");
-        world.tables.kernel.failing = Some(world.tables.kernel.writes + failing);
+        world.tables.kernel.fail_after(failing - 1);
         for (number, (verb, words)) in script().into_iter().enumerate() {
             let image = world.tables.kernel.image.clone();
             let done = world.apply(verb, &words);
@@ -282,7 +201,7 @@ fn a_compilation_whose_write_fails_changes_nothing_and_the_next_one_everything()
         let before = world.own.clone();
         world.change(verb, &words);
         let image = world.tables.kernel.image.clone();
-        world.tables.kernel.failing = Some(world.tables.kernel.writes + 1);
+        world.tables.kernel.fail_after(0);
         world.recompile(Some(&before)).expect_err("a failed write");
         assert!(world.tables.kernel.image == image, "{words}");
         world.recompile(Some(&before)).expect("the next write");
@@ -355,7 +274,7 @@ fn a_link_that_goes_down_suspends_next_hops_of_the_kernel_until_the_routes_have_
     world.change(Verb::Add, "fd00:1::/32 via fc00:b::2 dev eth1");
     world.recompile(None).expect("room");
     let verdicts = |world: &World| {
-        let found = packets(&world.tables.kernel.image());
+        let found = packets(&world.tables.kernel.seen());
         [1, 10].map(|number| found[number].0.kind().name())
     };
     assert_eq!(verdicts(&world), ["forward", "forward"]);

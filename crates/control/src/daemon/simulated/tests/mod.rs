@@ -1,0 +1,27 @@
+//! Tests of what the daemon decides, on a simulated node.
+
+use std::time::Duration;
+
+use super::Simulation;
+use crate::api::Request;
+use crate::report;
+
+mod clients;
+mod configuration;
+mod liveness;
+mod monitor;
+mod neighbors;
+mod notifications;
+mod policies;
+mod refusals;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Returns the error of a command that must fail.
+fn refused(node: &mut Simulation, words: &str) -> String {
+    node.sidestep(words).expect_err(words)
+}
+
+fn ask_ports(node: &mut Simulation) -> report::Ports {
+    node.report(Request::ShowPorts)
+}
