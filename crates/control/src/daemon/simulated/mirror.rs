@@ -62,6 +62,13 @@ impl MemoryMirror {
         self.notified.push(between(&before, &self.kernel));
     }
 
+    /// Reads everything, as a mirror that is opened does.
+    pub fn read_again(&mut self) {
+        self.notified.clear();
+        (self.settings, self.resync, self.awaits) = (false, None, false);
+        self.known = Memory::new(self.kernel.clone());
+    }
+
     /// Changes settings that cause no notification.
     pub fn set(&mut self, change: impl FnOnce(&mut Node)) {
         change(&mut self.kernel);

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, Target};
-use sidestep_datapath::{Limits, Native, Verdict};
-use sidestep_model::config::File;
+use sidestep_datapath::{Image, Limits, Native, Verdict};
+use sidestep_model::config::{File, Overlay};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_testkit::differential::headers::bare_ipv6;
 use tempfile::TempDir;
@@ -83,6 +83,84 @@ impl Program for Console {
 
     fn tick(&mut self, _: &dyn Overview) {}
 }
+
+/// What an instance leaves that dies: the kernel, the packet path and its files.
+pub(crate) struct Left {
+    mirror: MemoryMirror,
+    path: MemoryPath,
+    console: Console,
+    world: Rc<World>,
+    directory: TempDir,
+}
+
+impl Left {
+    fn of(dead: Simulation) -> Self {
+        let mut path = dead.instance.tables.kernel;
+        path.origin = Some(Origin::Adopted);
+        Self {
+            mirror: dead.instance.mirror,
+            path,
+            console: dead.console,
+            world: dead.world,
+            directory: dead.directory,
+        }
+    }
+
+    pub fn image(&self) -> &Image {
+        &self.path.image
+    }
+
+    /// Lets further writes succeed.
+    pub fn repair(&mut self) {
+        self.path.fail_always(false);
+    }
+
+    /// Starts an instance.
+    pub fn start(self, options: Options) -> Result<Simulation, DaemonError> {
+        let (mut started, without) = self.prepare(options)?;
+        started.instance.bring_up_with(without)?;
+        started.instance.save_changes();
+        Ok(started)
+    }
+
+    /// Starts an instance that cannot come up.
+    fn fail(self, options: Options) -> (String, Self) {
+        let (mut started, without) = self.prepare(options).expect("a good configuration");
+        let error = started.instance.bring_up_with(without);
+        let error = error.expect_err("a start that fails").to_string();
+        (error, Self::of(started))
+    }
+
+    fn prepare(self, mut options: Options) -> Result<(Simulation, Without), DaemonError> {
+        let Self {
+            mut mirror,
+            path,
+            console,
+            world,
+            directory,
+        } = self;
+        mirror.read_again();
+        let has_pins = path.origin.is_some();
+        let node = mirror.kernel();
+        let mut initial = changes::initial(&mut options, node, directory.path(), |_| has_pins)?;
+        let without = initial.without.take();
+        let fpm = initial.own.fpm.map(super::listen_fpm).transpose()?;
+        let clients = Clients::new(formatter(), None, fpm);
+        let (system, now) = (Simulated(world.clone()), world.now());
+        let connected = (mirror, path);
+        let instance = Instance::new(system, connected, (initial, options), clients, now);
+        let prepared = Simulation {
+            instance,
+            console,
+            world,
+            directory,
+        };
+        Ok((prepared, without))
+    }
+}
+
+/// Ports and overlay without the changes of the instance that died.
+type Without = Option<(Vec<String>, Overlay)>;
 
 /// A running instance on a simulated node.
 pub(crate) struct Simulation {
@@ -151,49 +229,30 @@ impl Simulation {
     pub fn start(node: Node, options: Options) -> Result<Self, DaemonError> {
         let world = Rc::new(World::default());
         let mirror = MemoryMirror::new(world.clone(), node);
-        let directory = TempDir::new()?;
-        Self::bring_up(world, (mirror, MemoryPath::default()), options, directory)
-    }
-
-    fn bring_up(
-        world: Rc<World>,
-        (mirror, path): (MemoryMirror, MemoryPath),
-        mut options: Options,
-        directory: TempDir,
-    ) -> Result<Self, DaemonError> {
-        let has_pins = path.origin.is_some();
-        let node = super::NodeMirror::node(&mirror);
-        let mut initial = changes::initial(&mut options, node, directory.path(), |_| has_pins)?;
-        let without = initial.without.take();
-        let fpm = initial.own.fpm.map(super::listen_fpm).transpose()?;
-        let clients = Clients::new(formatter(), None, fpm);
-        let (system, now) = (Simulated(world.clone()), world.now());
-        let connected = (mirror, path);
-        let mut instance = Instance::new(system, connected, (initial, options), clients, now);
-        instance.bring_up_with(without)?;
-        instance.save_changes();
-        Ok(Self {
-            instance,
+        let left = Left {
+            mirror,
+            path: MemoryPath::default(),
             console: Console::default(),
             world,
-            directory,
-        })
+            directory: TempDir::new()?,
+        };
+        left.start(options)
     }
 
     /// Ends the instance as a crash does, and starts another one with these options, which adopts
     /// the packet path.
     pub fn crash(self, options: Options) -> Result<Self, DaemonError> {
-        let Self {
-            instance,
-            world,
-            directory,
-            console,
-        } = self;
-        let (mirror, mut path) = (instance.mirror, instance.tables.kernel);
-        path.origin = Some(Origin::Adopted);
-        let mut started = Self::bring_up(world, (mirror, path), options, directory)?;
-        started.console.file = console.file;
-        Ok(started)
+        Left::of(self).start(options)
+    }
+
+    /// As [`Self::crash`], for a start that fails. Returns the error, and what it leaves.
+    pub fn crash_and_fail(self, options: Options) -> (String, Left) {
+        Left::of(self).fail(options)
+    }
+
+    /// The file with the changes by commands, if there is one.
+    pub fn saved(&self) -> Option<String> {
+        std::fs::read_to_string(self.directory.path().join("changes.json")).ok()
     }
 
     /// Options of the running instance, for another start.

@@ -6,14 +6,18 @@ use super::Simulation;
 use crate::api::Request;
 use crate::report;
 
+mod answers;
 mod clients;
 mod configuration;
+mod fpm;
+mod interfaces;
 mod liveness;
 mod monitor;
 mod neighbors;
 mod notifications;
 mod policies;
 mod refusals;
+mod takeover;
 
 const SECOND: Duration = Duration::from_secs(1);
 
