@@ -242,10 +242,13 @@ fn run(family: Family) {
             let command = words(line, family);
             let when = format!("line {number}, {line}: ip {command}");
             let of = Some(family).filter(|_| !line.starts_with("nexthop"));
+            if refused {
+                follower.settle();
+            }
+            let before = refused.then(|| follower.compiled.clone());
             let output = ip(&namespace, of, &command);
             let text = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.success(), !refused, "{when}: {text}");
-            let before = refused.then(|| follower.compiled.clone());
             follower.agree(may_leave, &when);
             if let Some(before) = before {
                 assert!(follower.compiled == before, "{when} changed something");
@@ -356,6 +359,17 @@ impl Follower {
             self.compile();
         }
         self.compiler.reclaim();
+    }
+
+    /// Follows until nothing changes for a while. The kernel notifies of some effects of a command
+    /// later, and these need not change a result.
+    fn settle(&mut self) {
+        let mut before = None;
+        while before.as_ref() != Some(&self.compiled) {
+            before = Some(self.compiled.clone());
+            thread::sleep(Duration::from_millis(50));
+            self.follow();
+        }
     }
 
     /// Waits until both have equal results for every destination, from each port and source, and
