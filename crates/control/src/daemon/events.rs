@@ -56,7 +56,7 @@ impl Daemon {
                 break;
             }
             self.instance.time.now = Instant::now();
-            self.serve_packets();
+            self.instance.continue_trace();
             self.instance.turn(program);
             stop = self.serve_requests(program);
             if self.take_hangup() {
@@ -76,14 +76,6 @@ impl Daemon {
     fn is_signalled(&mut self) -> bool {
         let read = self.process.signalled.read(&mut [0; 16]);
         read.is_ok_and(|bytes| bytes > 0)
-    }
-
-    /// Serves the packet path, which reports packets.
-    fn serve_packets(&mut self) {
-        self.instance.continue_trace();
-        self.instance.send_icmp();
-        self.instance.send_copies();
-        self.instance.send_fragments();
     }
 
     /// Detaches everything and removes the files, unless the request is to keep them. Replies.

@@ -8,8 +8,8 @@ use sidestep_datapath::Oversized;
 use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::IfIndex;
 
-use super::{Instance, Linux, PacketPath, System, nanoseconds};
-use crate::fragment::socket::FrameSender;
+use super::system::FrameSender;
+use super::{Instance, PacketPath, System};
 use crate::fragment::{Identifications, fragments};
 use crate::report;
 
@@ -22,9 +22,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Socket and counters.
 #[derive(Debug)]
-pub(super) struct Fragmenter {
+pub(super) struct Fragmenter<F> {
     rate: ReportRate,
-    sender: Option<FrameSender>,
+    sender: Option<F>,
     /// Reason why there is no socket.
     problem: Option<String>,
     retry: Instant,
@@ -35,7 +35,7 @@ pub(super) struct Fragmenter {
     expired: u64,
 }
 
-impl Fragmenter {
+impl<F: FrameSender> Fragmenter<F> {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
         Self {
             rate,
@@ -55,12 +55,12 @@ impl Fragmenter {
         self.rate = rate;
     }
 
-    pub fn open(&mut self, now: Instant) {
+    pub fn open(&mut self, system: &impl System<FrameSender = F>, now: Instant) {
         if self.sender.is_some() || now < self.retry {
             return;
         }
         self.retry = now + RETRY;
-        match FrameSender::open() {
+        match system.frame_sender() {
             Ok(sender) => {
                 self.sender = Some(sender);
                 self.problem = None;
@@ -96,11 +96,11 @@ impl Fragmenter {
     }
 }
 
-impl Instance<Linux> {
+impl<S: System> Instance<S> {
     /// Sends the packets that the packet path reported as oversized.
     pub(super) fn send_fragments(&mut self) {
-        self.senders.fragmenter.open(self.time.now);
-        let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
+        self.senders.fragmenter.open(&self.system, self.time.now);
+        let clock = self.system.nanoseconds(ClockId::CLOCK_MONOTONIC);
         for oversized in self.tables.kernel.oversized(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(oversized.time)) > TIMEOUT {
                 self.senders.fragmenter.expired += 1;
@@ -109,9 +109,7 @@ impl Instance<Linux> {
             }
         }
     }
-}
 
-impl<S: System> Instance<S> {
     pub(super) fn fragments_report(&self) -> report::Fragments {
         let suppressed = self.ports.attached.iter().map(|(name, port)| {
             let suppressed = self.tables.kernel.oversized_suppressed(port.ifindex.0);

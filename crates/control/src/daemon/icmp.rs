@@ -12,9 +12,10 @@ use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
 use sidestep_model::route::{Encap, Route};
 
-use super::{Instance, Linux, PacketPath, System, nanoseconds};
+use super::system::{FrameSender, Messenger};
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::compile::Compiled;
-use crate::fragment::socket::FrameSender;
+use crate::fragment::socket::FrameSocket;
 use crate::icmp::answer::answer;
 use crate::icmp::relay::{Relayed, relay};
 use crate::icmp::socket::Sockets;
@@ -30,10 +31,10 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Sockets and counters.
 #[derive(Debug)]
-pub(super) struct Icmp {
-    sockets: Option<Sockets>,
+pub(super) struct Icmp<M, F> {
+    sockets: Option<M>,
     /// For messages into ether devices.
-    frames: Option<FrameSender>,
+    frames: Option<F>,
     /// Reason why there are no sockets.
     problem: Option<String>,
     retry: Instant,
@@ -72,7 +73,7 @@ impl Bucket {
     }
 }
 
-impl Icmp {
+impl<M: Messenger, F: FrameSender> Icmp<M, F> {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
         Self {
             sockets: None,
@@ -92,12 +93,13 @@ impl Icmp {
         self.bucket = Bucket::new(rate, now);
     }
 
-    pub fn open(&mut self, now: Instant) {
+    pub fn open(&mut self, system: &impl System<Messenger = M, FrameSender = F>, now: Instant) {
         if self.sockets.is_some() || now < self.retry {
             return;
         }
         self.retry = now + RETRY;
-        match Sockets::open().and_then(|sockets| Ok((sockets, FrameSender::open()?))) {
+        let sockets = system.messenger();
+        match sockets.and_then(|sockets| Ok((sockets, system.frame_sender()?))) {
             Ok((sockets, frames)) => {
                 self.sockets = Some(sockets);
                 self.frames = Some(frames);
@@ -105,11 +107,6 @@ impl Icmp {
             }
             Err(error) => self.problem = Some(format!("ICMP errors cannot be sent: {error}")),
         }
-    }
-
-    /// Descriptor that is readable when an error for this node has arrived.
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.sockets.as_ref().map(Sockets::fd)
     }
 
     /// Reason why no messages can be sent.
@@ -139,12 +136,19 @@ impl Icmp {
     }
 }
 
-impl Instance<Linux> {
+impl Icmp<Sockets, FrameSocket> {
+    /// Descriptor that is readable when an error for this node has arrived.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sockets.as_ref().map(Sockets::fd)
+    }
+}
+
+impl<S: System> Instance<S> {
     /// Replies to reports of the packet path, and relays received errors.
     pub(super) fn send_icmp(&mut self) {
         let now = self.time.now;
-        self.senders.icmp.open(now);
-        let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
+        self.senders.icmp.open(&self.system, now);
+        let clock = self.system.nanoseconds(ClockId::CLOCK_MONOTONIC);
         for report in self.tables.kernel.reports(AT_ONCE) {
             if Duration::from_nanos(clock.saturating_sub(report.time)) > TIMEOUT {
                 continue;
@@ -167,7 +171,8 @@ impl Instance<Linux> {
             }
         }
         for _ in 0..AT_ONCE {
-            let Some(heard) = self.senders.icmp.sockets.as_ref().and_then(Sockets::hear) else {
+            let sockets = self.senders.icmp.sockets.as_ref();
+            let Some(heard) = sockets.and_then(S::Messenger::hear) else {
                 break;
             };
             let policies = self.tables.compiled.index.policies.values();
@@ -187,9 +192,7 @@ impl Instance<Linux> {
             }
         }
     }
-}
 
-impl<S: System> Instance<S> {
     pub(super) fn icmp_report(&self) -> report::Icmp {
         let named = |counts: &Counts| -> BTreeMap<String, u64> {
             let counts = counts.iter();

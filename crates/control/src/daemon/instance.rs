@@ -47,7 +47,7 @@ pub(super) struct Instance<S: System> {
     pub tables: Tables<S::Path>,
     pub ports: Ports,
     pub watchers: Watchers<S::Prober>,
-    pub senders: Senders,
+    pub senders: Senders<S::Messenger, S::FrameSender>,
     pub clients: Clients,
     pub health: Health,
     pub time: Time,
@@ -79,7 +79,7 @@ pub struct Summary {
     pub prefixes: usize,
 }
 
-/// What a program shows of an instance.
+/// State of an instance for the program that runs it.
 pub trait Overview {
     /// Status for the foreground display.
     fn status(&self) -> Status;
@@ -298,6 +298,9 @@ impl<S: System> Instance<S> {
     /// Processes what happened until [`Time::now`], before the requests of clients.
     pub fn turn(&mut self, program: &mut dyn Program) {
         let now = self.time.now;
+        self.send_icmp();
+        self.send_copies();
+        self.send_fragments();
         self.clients.replies.flush(now);
         self.serve_fpm(program);
         let mut notified = self.read_notifications();

@@ -262,8 +262,8 @@ impl Daemon {
         let mut instance = Instance::new(Linux, connected, (initial, options), clients, now);
         let pin_root = instance.configured.options.pin_root.clone();
         instance.ports.private_bpffs = kernel::private_bpffs(&pin_root);
-        instance.senders.icmp.open(now);
-        instance.senders.fragmenter.open(now);
+        instance.senders.icmp.open(&instance.system, now);
+        instance.senders.fragmenter.open(&instance.system, now);
         let mut daemon = Self { instance, process };
         // Drop privileges that only starting needs: reading all processes' namespaces, changing the
         // socket's group, naming other processes' programs, and mounting a BPF file system.

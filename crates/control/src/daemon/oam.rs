@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use nix::poll::PollFlags;
+use nix::time::ClockId;
 use sidestep_datapath::Copied;
 use sidestep_datapath::kernel::ReportRate;
 use sidestep_model::node::IfIndex;
 
 use super::lines::Lines;
-use super::trace::clock_offset;
-use super::{Instance, Linux, PacketPath, System};
+use super::{Instance, NodeMirror, PacketPath, System};
 use crate::api::Incoming;
 use crate::report;
 
@@ -88,12 +88,11 @@ impl<S: System> Instance<S> {
             unread: self.senders.oam.unread,
         }
     }
-}
 
-impl Instance<Linux> {
     /// Sends new copies to the clients, and removes clients that disconnected.
     pub(super) fn send_copies(&mut self) {
-        let offset = clock_offset();
+        let clock = |clock| self.system.nanoseconds(clock);
+        let offset = clock(ClockId::CLOCK_REALTIME).wrapping_sub(clock(ClockId::CLOCK_MONOTONIC));
         for copied in self.tables.kernel.copies(AT_ONCE) {
             let copy = self.oam_copy(&copied, offset);
             self.senders.oam.notify(&copy);

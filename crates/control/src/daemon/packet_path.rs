@@ -8,7 +8,8 @@ use sidestep_datapath::abi::{
 use sidestep_datapath::kernel::{Features, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::learned::{Flows, Knowledge};
 use sidestep_datapath::{
-    AdjacencyId, CounterId, Delta, HeaderSetId, Image, Kernel, PolicyId, StationKey,
+    AdjacencyId, Copied, CounterId, Delta, HeaderSetId, Image, Kernel, Oversized, PolicyId, Report,
+    StationKey,
 };
 
 /// A packet path with tables. [`Kernel`] describes the methods.
@@ -39,6 +40,9 @@ pub(super) trait PacketPath {
     fn detach(&mut self, ifindex: u32) -> Result<(), KernelError>;
     fn attached(&self) -> Vec<(u32, Target)>;
 
+    fn reports(&self, max: usize) -> Vec<Report>;
+    fn copies(&self, max: usize) -> Vec<Copied>;
+    fn oversized(&self, max: usize) -> Vec<Oversized>;
     fn limit_reports(&self, rate: ReportRate);
     fn limit_copies(&self, rate: ReportRate);
     fn limit_oversized(&self, rate: ReportRate);
@@ -132,6 +136,18 @@ impl PacketPath for Kernel {
 
     fn attached(&self) -> Vec<(u32, Target)> {
         Kernel::attached(self)
+    }
+
+    fn reports(&self, max: usize) -> Vec<Report> {
+        Kernel::reports(self, max)
+    }
+
+    fn copies(&self, max: usize) -> Vec<Copied> {
+        Kernel::copies(self, max)
+    }
+
+    fn oversized(&self, max: usize) -> Vec<Oversized> {
+        Kernel::oversized(self, max)
     }
 
     fn limit_reports(&self, rate: ReportRate) {

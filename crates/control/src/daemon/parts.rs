@@ -67,10 +67,10 @@ impl<P> Default for Watchers<P> {
 }
 
 /// Senders of packets that the packet path reports.
-pub(super) struct Senders {
-    pub icmp: Icmp,
+pub(super) struct Senders<M, F> {
+    pub icmp: Icmp<M, F>,
     pub oam: Oam,
-    pub fragmenter: Fragmenter,
+    pub fragmenter: Fragmenter<F>,
 }
 
 /// Programs that ask, listen and announce routes.

@@ -1,8 +1,9 @@
-//! What an instance acts on: the kernel's configuration, a packet path, clocks and the host.
+//! The surroundings of an instance: the kernel's configuration, a packet path, clocks and the host.
 //! [`Linux`] is the real one. Tests of the daemon have one in memory, in virtual time.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,12 +27,17 @@ use super::liveness::{Failure, Identifier, ProbeSocket, Prober};
 use super::packet_path::PacketPath;
 use super::{ether, nanoseconds};
 use crate::doctor::facts::{self, Host, Port};
+use crate::fragment::socket::FrameSocket;
+use crate::icmp::Message;
+use crate::icmp::socket::Sockets;
 
 /// The surroundings of an instance.
 pub(super) trait System {
     type Mirror: NodeMirror;
     type Path: PacketPath;
     type Prober: Prober;
+    type Messenger: Messenger;
+    type FrameSender: FrameSender;
 
     /// Reads a clock in nanoseconds; 0 if it cannot be read.
     fn nanoseconds(&self, clock: ClockId) -> u64;
@@ -42,12 +48,16 @@ pub(super) trait System {
         node: &Node,
         identifier: Identifier,
     ) -> Result<Self::Prober, Failure>;
+    /// Opens the sockets for ICMP messages.
+    fn messenger(&self) -> io::Result<Self::Messenger>;
+    /// Opens the socket for frames.
+    fn frame_sender(&self) -> io::Result<Self::FrameSender>;
     /// Surveys these links; a link that is no veth is not in the result.
     fn egresses(&self, links: &[IfIndex]) -> BTreeMap<IfIndex, Egress>;
     fn has_tcx_egress(&self, link: IfIndex) -> bool;
     /// Returns why frames must pass their bridge.
     fn bridge_obstacles(&self, node: &Node) -> Obstacles;
-    /// Surveys what the node does not have, for the checks. An empty survey if that fails.
+    /// As [`facts::survey`]; an empty survey if that fails.
     fn survey(&self, node: &Node, ports: &[Port]) -> Survey;
     /// As [`Host::read`].
     fn host(&self, pin_root: &Path, private: Option<u32>, lacks: Vec<&'static str>) -> Host;
@@ -69,6 +79,17 @@ pub(super) trait System {
     fn remove_ethers(&self, ports: Vec<IfIndex>);
     /// As [`ether::remove_orphans`].
     fn remove_other_ethers(&self, node: &Node, kept: &Ethers);
+}
+
+/// Sends ICMP messages, and receives errors for this node. [`Sockets`] describes the methods.
+pub(super) trait Messenger {
+    fn send(&self, message: &Message, vrf: Option<IfIndex>) -> io::Result<()>;
+    fn hear(&self) -> Option<Vec<u8>>;
+}
+
+/// Sends frames out of interfaces, without blocking.
+pub(super) trait FrameSender {
+    fn send(&self, egress: IfIndex, frame: &[u8]) -> io::Result<()>;
 }
 
 /// A mirror of the kernel's configuration. [`Mirror`] describes the methods.
@@ -101,6 +122,8 @@ impl System for Linux {
     type Mirror = Mirror;
     type Path = Kernel;
     type Prober = ProbeSocket;
+    type Messenger = Sockets;
+    type FrameSender = FrameSocket;
 
     fn nanoseconds(&self, clock: ClockId) -> u64 {
         nanoseconds(clock)
@@ -113,6 +136,14 @@ impl System for Linux {
         identifier: Identifier,
     ) -> Result<ProbeSocket, Failure> {
         ProbeSocket::open(service, node, identifier)
+    }
+
+    fn messenger(&self) -> io::Result<Sockets> {
+        Sockets::open()
+    }
+
+    fn frame_sender(&self) -> io::Result<FrameSocket> {
+        FrameSocket::open()
     }
 
     fn egresses(&self, links: &[IfIndex]) -> BTreeMap<IfIndex, Egress> {
@@ -164,6 +195,22 @@ impl System for Linux {
 
     fn remove_other_ethers(&self, node: &Node, kept: &Ethers) {
         ether::remove_orphans(node, kept);
+    }
+}
+
+impl Messenger for Sockets {
+    fn send(&self, message: &Message, vrf: Option<IfIndex>) -> io::Result<()> {
+        Sockets::send(self, message, vrf)
+    }
+
+    fn hear(&self) -> Option<Vec<u8>> {
+        Sockets::hear(self)
+    }
+}
+
+impl FrameSender for FrameSocket {
+    fn send(&self, egress: IfIndex, frame: &[u8]) -> io::Result<()> {
+        FrameSocket::send(self, egress, frame)
     }
 }
 

@@ -333,7 +333,7 @@ impl Bucket {
 }
 
 /// Time of day minus the monotonic clock, in nanoseconds; 0 if a clock cannot be read.
-pub(super) fn clock_offset() -> u64 {
+fn clock_offset() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(nanoseconds(ClockId::CLOCK_MONOTONIC))
 }
 

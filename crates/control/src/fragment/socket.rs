@@ -11,9 +11,9 @@ use crate::link_address::link_address;
 
 /// A packet socket that receives nothing, in the network namespace that it was opened in.
 #[derive(Debug)]
-pub struct FrameSender(OwnedFd);
+pub struct FrameSocket(OwnedFd);
 
-impl FrameSender {
+impl FrameSocket {
     /// Opens the socket; requires `CAP_NET_RAW`.
     pub fn open() -> io::Result<Self> {
         // Without a protocol, the kernel delivers no frames to the socket (packet(7)).

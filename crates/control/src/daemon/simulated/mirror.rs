@@ -15,7 +15,7 @@ use sidestep_model::route::RouteKey;
 use super::World;
 use crate::daemon::system::NodeMirror;
 
-/// The kernel's configuration, and what the mirror knows of it.
+/// The kernel's configuration, and its mirrored copy.
 pub(crate) struct MemoryMirror {
     world: Rc<World>,
     kernel: Node,
@@ -75,8 +75,7 @@ impl MemoryMirror {
         self.settings = true;
     }
 
-    /// Loses the notifications that have not been read. The kernel says so, and everything is read
-    /// again at this time.
+    /// Loses the notifications that have not been read. The resync follows at this time.
     pub fn lose(&mut self, resync: Instant) {
         self.notified.clear();
         self.resync = Some(resync);

@@ -1,5 +1,5 @@
-//! A simulated node: an instance over a kernel and a packet path in memory, in virtual time. Tests
-//! of what the daemon decides run on it without root.
+//! A simulated node: an instance over a kernel and a packet path in memory, in virtual time. It
+//! runs the daemon's decisions without root.
 
 mod commands;
 mod mirror;
@@ -19,8 +19,8 @@ use serde_json::Value;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, Target};
 use sidestep_datapath::{Image, Limits, Native, Verdict};
 use sidestep_model::config::{File, Overlay};
-use sidestep_model::node::{IfIndex, Node};
-use sidestep_testkit::differential::headers::bare_ipv6;
+use sidestep_model::node::{IfIndex, Mac, Node};
+use sidestep_testkit::differential::headers::{bare_ipv6, ethernet};
 use tempfile::TempDir;
 
 use super::changes;
@@ -84,7 +84,7 @@ impl Program for Console {
     fn tick(&mut self, _: &dyn Overview) {}
 }
 
-/// What an instance leaves that dies: the kernel, the packet path and its files.
+/// Remains of an instance that died: the kernel, the packet path and its files.
 pub(crate) struct Left {
     mirror: MemoryMirror,
     path: MemoryPath,
@@ -245,7 +245,7 @@ impl Simulation {
         Left::of(self).start(options)
     }
 
-    /// As [`Self::crash`], for a start that fails. Returns the error, and what it leaves.
+    /// As [`Self::crash`], for a start that fails. Returns the error and the remains.
     pub fn crash_and_fail(self, options: Options) -> (String, Left) {
         Left::of(self).fail(options)
     }
@@ -328,7 +328,7 @@ impl Simulation {
         (client, Incoming::with(daemon, request))
     }
 
-    /// Serves a request whose reply nobody reads yet.
+    /// Serves a request without reading its reply.
     pub fn serve(&mut self, request: Request) -> UnixStream {
         let (client, incoming) = Self::client(request);
         self.turn_with(Some(incoming));
@@ -375,16 +375,45 @@ impl Simulation {
     }
 
     /// Verdict and frame of an IPv6 packet from a neighbor that enters a port, by the tables as
-    /// packets find them.
+    /// packets find them. Nothing is counted.
     pub fn packet(&self, port: &str, to: &str) -> (Verdict, Vec<u8>) {
+        let (dev, mac) = self.port(port);
+        let ends = ["fc00:a::2", to].map(|text| text.parse().expect("IPv6"));
+        let native = self.run_frame(dev, &bare_ipv6(mac.0, ends[0], ends[1]));
+        (native.0, native.1.frame().to_vec())
+    }
+
+    /// Sends a packet into a port, with its reports and counters. The event loop has a round.
+    /// Returns the verdict and the frame.
+    pub fn send(&mut self, port: &str, ethertype: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
+        let (verdict, native) = self.native(port, ethertype, packet);
+        self.instance.tables.kernel.note(&native);
+        self.turn();
+        (verdict, native.frame().to_vec())
+    }
+
+    /// As [`Self::send`], without a round of the event loop: the caller notes the packet.
+    pub fn unread(&self, port: &str, ethertype: u16, packet: &[u8]) -> Native {
+        self.native(port, ethertype, packet).1
+    }
+
+    fn native(&self, port: &str, ethertype: u16, packet: &[u8]) -> (Verdict, Native) {
+        let (dev, mac) = self.port(port);
+        let frame = ethernet(mac.0, [2, 0, 0, 0, 0, 0x11], ethertype, packet);
+        self.run_frame(dev, &frame)
+    }
+
+    fn port(&self, name: &str) -> (IfIndex, Mac) {
+        let dev = self.dev(name);
+        (dev, self.instance.mirror.kernel().links[&dev].mac)
+    }
+
+    fn run_frame(&self, dev: IfIndex, frame: &[u8]) -> (Verdict, Native) {
         let image = self.instance.tables.kernel.seen();
         let mut native = Native::new(&image);
         native.set_now(self.world.passed().as_nanos() as u64);
-        let dev = self.dev(port);
-        let mac = self.instance.mirror.kernel().links[&dev].mac;
-        let ends = ["fc00:a::2", to].map(|text| text.parse().expect("IPv6"));
-        let verdict = native.run(dev.0, &bare_ipv6(mac.0, ends[0], ends[1]));
-        (verdict, native.frame().to_vec())
+        let verdict = native.run(dev.0, frame);
+        (verdict, native)
     }
 
     /// Name of the verdict and of its reason, or the egress.

@@ -4,12 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::abi::{
-    SIDESTEP_ADJACENCY_VALID, SIDESTEP_REASONS, ViewId, sidestep_learned, sidestep_policy,
-    sidestep_port_counters, sidestep_route_counters,
+    SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORTS, SIDESTEP_REASONS, ViewId, sidestep_learned,
+    sidestep_policy, sidestep_port_counters, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::{Features, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::learned::{Flows, Knowledge};
-use sidestep_datapath::{AdjacencyId, CounterId, Delta, HeaderSetId, Image, PolicyId, StationKey};
+use sidestep_datapath::{
+    AdjacencyId, Copied, CounterId, Delta, HeaderSetId, Image, Native, Oversized, PolicyId, Report,
+    StationKey,
+};
 
 use crate::daemon::packet_path::PacketPath;
 
@@ -32,6 +35,14 @@ pub(crate) struct MemoryPath {
     pub used: RefCell<BTreeSet<AdjacencyId>>,
     /// Addresses that packets wanted resolved since the last look.
     pub wanted: RefCell<Vec<(ViewId, [u8; 16])>>,
+    /// Reported packets that the daemon has not read.
+    pub reports: RefCell<Vec<Report>>,
+    pub copies: RefCell<Vec<Copied>>,
+    pub oversized: RefCell<Vec<Oversized>>,
+    /// Counters of ports, routes and reasons.
+    pub ports_counted: BTreeMap<u32, sidestep_port_counters>,
+    pub routes_counted: RefCell<BTreeMap<CounterId, sidestep_route_counters>>,
+    pub reasons_counted: BTreeMap<usize, u64>,
     /// The last limit of reports, and that of oversized packets.
     pub rates: Cell<[Option<ReportRate>; 2]>,
 }
@@ -45,6 +56,35 @@ impl MemoryPath {
             adjacency.flags &= !(SIDESTEP_ADJACENCY_VALID as u16);
         }
         image
+    }
+
+    /// Takes the reports and counters of a packet that the native target has run.
+    pub fn note(&mut self, native: &Native) {
+        self.reports.get_mut().extend(native.report());
+        self.copies.get_mut().extend(native.copies());
+        self.oversized.get_mut().extend(native.oversized());
+        for port in 0..SIDESTEP_PORTS {
+            let (new, all) = (native.port_counters(port), self.ports_counted.entry(port));
+            let all = all.or_default();
+            all.received_packets += new.received_packets;
+            all.received_bytes += new.received_bytes;
+            all.forwarded += new.forwarded;
+            all.punted += new.punted;
+            all.dropped += new.dropped;
+            all.sent_packets += new.sent_packets;
+            all.sent_bytes += new.sent_bytes;
+        }
+        for route in self.image.routes.values() {
+            let new = native.route_counters(route.counter);
+            let mut all = self.routes_counted.borrow_mut();
+            let all = all.entry(route.counter).or_default();
+            all.packets = all.packets.max(new.packets + all.packets);
+            all.bytes += new.bytes;
+            all.errors += new.errors;
+        }
+        for (reason, packets) in native.reason_counters().iter().enumerate() {
+            *self.reasons_counted.entry(reason).or_default() += packets;
+        }
     }
 
     /// Lets the write after these fail.
@@ -153,6 +193,18 @@ impl PacketPath for MemoryPath {
             .collect()
     }
 
+    fn reports(&self, max: usize) -> Vec<Report> {
+        take(&self.reports, max)
+    }
+
+    fn copies(&self, max: usize) -> Vec<Copied> {
+        take(&self.copies, max)
+    }
+
+    fn oversized(&self, max: usize) -> Vec<Oversized> {
+        take(&self.oversized, max)
+    }
+
     fn limit_reports(&self, rate: ReportRate) {
         self.rates.set([Some(rate), self.rates.get()[1]]);
     }
@@ -175,28 +227,37 @@ impl PacketPath for MemoryPath {
         0
     }
 
-    fn clear_route_counters(&self, _: CounterId) -> Result<(), KernelError> {
+    fn clear_route_counters(&self, counter: CounterId) -> Result<(), KernelError> {
+        self.routes_counted.borrow_mut().remove(&counter);
         Ok(())
     }
 
-    fn port_counters(&self, _: u32) -> Result<sidestep_port_counters, KernelError> {
-        Ok(sidestep_port_counters::default())
+    fn port_counters(&self, ifindex: u32) -> Result<sidestep_port_counters, KernelError> {
+        let counters = self.ports_counted.get(&(ifindex % SIDESTEP_PORTS));
+        Ok(counters.copied().unwrap_or_default())
     }
 
-    fn route_counters(&self, _: CounterId) -> Result<sidestep_route_counters, KernelError> {
-        Ok(sidestep_route_counters::default())
+    fn route_counters(&self, counter: CounterId) -> Result<sidestep_route_counters, KernelError> {
+        let all = self.routes_counted.borrow();
+        Ok(all.get(&counter).copied().unwrap_or_default())
     }
 
     fn all_route_counters(
         &self,
         slots: &BTreeSet<CounterId>,
     ) -> Result<BTreeMap<CounterId, sidestep_route_counters>, KernelError> {
-        let zero = sidestep_route_counters::default();
-        Ok(slots.iter().map(|slot| (*slot, zero)).collect())
+        slots
+            .iter()
+            .map(|slot| Ok((*slot, self.route_counters(*slot)?)))
+            .collect()
     }
 
     fn reason_counters(&self) -> Result<Vec<u64>, KernelError> {
-        Ok(vec![0; SIDESTEP_REASONS as usize])
+        let all = 0..SIDESTEP_REASONS as usize;
+        let counted = all.map(|reason| self.reasons_counted.get(&reason));
+        Ok(counted
+            .map(|packets| packets.copied().unwrap_or(0))
+            .collect())
     }
 
     fn learned(&self, _: HeaderSetId) -> sidestep_learned {
@@ -226,4 +287,11 @@ impl PacketPath for MemoryPath {
     fn take_resolve_requests(&self) -> Vec<(ViewId, [u8; 16])> {
         std::mem::take(&mut self.wanted.borrow_mut())
     }
+}
+
+/// Takes at most this many entries from the front.
+fn take<T>(queue: &RefCell<Vec<T>>, max: usize) -> Vec<T> {
+    let mut queue = queue.borrow_mut();
+    let many = queue.len().min(max);
+    queue.drain(..many).collect()
 }

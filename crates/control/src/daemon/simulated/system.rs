@@ -1,12 +1,14 @@
 //! The system of a simulated node: clocks, services that answer or not, and no host.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::time::ClockId;
 use sidestep_mirror::bridge::Obstacles;
 use sidestep_mirror::egress::Egress;
@@ -19,10 +21,11 @@ use sidestep_model::service::Service;
 use super::{MemoryMirror, MemoryPath};
 use crate::daemon::Mode;
 use crate::daemon::liveness::{Failure, Identifier, Prober};
-use crate::daemon::system::System;
+use crate::daemon::system::{FrameSender, Messenger, System};
 use crate::doctor::facts::{Host, Port};
+use crate::icmp::Message;
 
-/// What is the same for all parts of a simulation.
+/// Time and services of a simulation, shared by its parts.
 pub(crate) struct World {
     begun: Instant,
     passed: Cell<Duration>,
@@ -33,6 +36,14 @@ pub(crate) struct World {
     /// No prober can be opened.
     pub no_sockets: Cell<bool>,
     pub probes: Cell<u64>,
+    /// ICMP messages that were sent.
+    pub messages: RefCell<Vec<Message>>,
+    /// Frames that were sent, each with its interface.
+    pub frames: RefCell<Vec<(IfIndex, Vec<u8>)>>,
+    /// ICMPv6 errors for this node, from their type on.
+    pub heard: RefCell<VecDeque<Vec<u8>>>,
+    /// No frame can be sent.
+    pub no_frames: Cell<bool>,
     /// Times at which sockets become readable.
     readable: RefCell<BTreeSet<Instant>>,
 }
@@ -46,6 +57,10 @@ impl Default for World {
             answering: RefCell::default(),
             no_sockets: Cell::default(),
             probes: Cell::default(),
+            messages: RefCell::default(),
+            frames: RefCell::default(),
+            heard: RefCell::default(),
+            no_frames: Cell::default(),
             readable: RefCell::default(),
         }
     }
@@ -106,10 +121,45 @@ impl Prober for SimulatedProber {
     }
 }
 
+/// Sends into the simulation.
+pub(crate) struct SimulatedSocket(Rc<World>);
+
+impl SimulatedSocket {
+    fn open(world: &Rc<World>) -> io::Result<Self> {
+        if world.no_sockets.get() {
+            return Err(Errno::EMFILE.into());
+        }
+        Ok(Self(world.clone()))
+    }
+}
+
+impl Messenger for SimulatedSocket {
+    fn send(&self, message: &Message, _: Option<IfIndex>) -> io::Result<()> {
+        self.0.messages.borrow_mut().push(message.clone());
+        Ok(())
+    }
+
+    fn hear(&self) -> Option<Vec<u8>> {
+        self.0.heard.borrow_mut().pop_front()
+    }
+}
+
+impl FrameSender for SimulatedSocket {
+    fn send(&self, egress: IfIndex, frame: &[u8]) -> io::Result<()> {
+        if self.0.no_frames.get() {
+            return Err(Errno::ENOBUFS.into());
+        }
+        self.0.frames.borrow_mut().push((egress, frame.to_vec()));
+        Ok(())
+    }
+}
+
 impl System for Simulated {
     type Mirror = MemoryMirror;
     type Path = MemoryPath;
     type Prober = SimulatedProber;
+    type Messenger = SimulatedSocket;
+    type FrameSender = SimulatedSocket;
 
     fn nanoseconds(&self, clock: ClockId) -> u64 {
         let passed = self.0.passed.get();
@@ -129,13 +179,21 @@ impl System for Simulated {
         _: Identifier,
     ) -> Result<SimulatedProber, Failure> {
         if self.0.no_sockets.get() {
-            return Err(Failure::NoSocket(nix::errno::Errno::EMFILE.into()));
+            return Err(Failure::NoSocket(Errno::EMFILE.into()));
         }
         Ok(SimulatedProber {
             world: self.0.clone(),
             address: service.address.expect("a service with an address"),
             answers: Vec::new(),
         })
+    }
+
+    fn messenger(&self) -> io::Result<SimulatedSocket> {
+        SimulatedSocket::open(&self.0)
+    }
+
+    fn frame_sender(&self) -> io::Result<SimulatedSocket> {
+        SimulatedSocket::open(&self.0)
     }
 
     fn egresses(&self, _: &[IfIndex]) -> BTreeMap<IfIndex, Egress> {

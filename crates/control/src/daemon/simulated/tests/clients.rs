@@ -7,7 +7,7 @@ use crate::api::Request;
 use crate::daemon::simulated::Simulation;
 use crate::report;
 
-/// A node with so many routes that a report on them is longer than a socket buffer.
+/// A node whose report on all routes is longer than a socket buffer.
 fn with_long_reports() -> Simulation {
     let mut node = Simulation::new();
     let lines: Vec<String> = (0..3000)

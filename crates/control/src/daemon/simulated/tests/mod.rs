@@ -1,4 +1,4 @@
-//! Tests of what the daemon decides, on a simulated node.
+//! Tests of the daemon's decisions, on a simulated node.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ mod liveness;
 mod monitor;
 mod neighbors;
 mod notifications;
+mod packets;
 mod policies;
 mod refusals;
 mod takeover;

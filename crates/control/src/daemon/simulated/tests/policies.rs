@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SECOND, refused};
-use crate::api::Request;
+use crate::api::{Request, parse_request};
 use crate::daemon::simulated::{STAR, Simulation};
 use crate::report;
 
@@ -38,8 +38,14 @@ fn batch(origin: &str, operations: &[Value]) -> Value {
 
 /// Applies a batch. Returns the result of each operation.
 fn apply(node: &mut Simulation, batch: &Value) -> Result<Vec<String>, String> {
-    let request = json!({"op": "policy_batch", "batch": batch}).to_string();
-    let request: Request = serde_json::from_str(&request).map_err(|error| error.to_string())?;
+    apply_text(node, &batch.to_string())
+}
+
+/// As [`apply`], for a batch that may not be well-formed.
+fn apply_text(node: &mut Simulation, batch: &str) -> Result<Vec<String>, String> {
+    let line =
+        format!("{{\"version\":1,\"request\":{{\"op\":\"policy_batch\",\"batch\":{batch}}}}}");
+    let request = parse_request(&line)?;
     let found: report::PolicyBatch = serde_json::from_value(node.ask(request)?).expect("a report");
     let result = |it: &report::PolicyResult| {
         let result = serde_json::to_value(it.result).expect("JSON");
@@ -236,7 +242,11 @@ fn a_batch_with_an_error_changes_nothing_and_names_the_field() {
     for (bad, field) in [
         (
             with(&|it| it["colour"] = json!(1)),
-            "unknown field `colour`",
+            "operations[1].colour: unknown field",
+        ),
+        (
+            with(&|it| it["owner"] = owner("pcep")),
+            "operations[1].owner: unknown field",
         ),
         (
             with(&|it| it["discriminator"] = json!(7)),
@@ -256,6 +266,11 @@ fn a_batch_with_an_error_changes_nothing_and_names_the_field() {
         assert!(found.contains(field), "{found}");
         assert_eq!(node.outer_destination(FAR), "fc00:b::2");
     }
+    let two_owners = batch("bgp", std::slice::from_ref(&good)).to_string();
+    let two_owners = two_owners.replacen('{', &format!("{{\"owner\":{},", owner("pcep")), 1);
+    let found = apply_text(&mut node, &two_owners).expect_err("two owners");
+    assert!(found.starts_with("duplicate field `owner`"), "{found}");
+    apply_text(&mut node, "[]").expect_err("no batch");
     assert_eq!(node.instance.tables.compilations, compilations);
 }
 

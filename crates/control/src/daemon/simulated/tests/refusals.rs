@@ -165,3 +165,23 @@ fn a_route_of_sidestep_that_does_not_fit_is_refused_and_one_of_the_kernel_left_t
     node.run(std::time::Duration::from_secs(1));
     assert_eq!(node.verdict("fd00:4::1"), "forward eth1");
 }
+
+#[test]
+fn a_vlan_table_is_shown_in_order_and_its_entries_are_replaced() {
+    let mut node = Simulation::with(STAR, &["eth0", "eth1", "eth2"], "");
+    node.all([
+        "route add fc0f::d2/128 encap seg6local action End.DX2V vlantable 10 dev eth0",
+        "vlan add table 10 vid 100 inner 7 dev eth2",
+        "vlan add table 10 vid 100 dev eth1",
+        "vlan replace table 10 vid 100 dev eth2",
+    ]);
+    let shown: report::Vlans = node.report(Request::ShowVlans);
+    let expected = [
+        "table 10 vid 100 dev eth2",
+        "table 10 vid 100 inner 7 dev eth2",
+    ];
+    assert_eq!(shown, expected);
+    node.all(["vlan del table 10 vid 100"]);
+    let shown: report::Vlans = node.report(Request::ShowVlans);
+    assert_eq!(shown, expected[1..]);
+}
