@@ -1,9 +1,7 @@
-//! The running configuration: shown, compared, applied, reloaded and rolled back under traffic that
-//! loses no packet.
+//! The running configuration: shown, compared, applied and reloaded under traffic that loses no
+//! packet.
 
 use std::fs;
-use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
@@ -11,11 +9,10 @@ use sidestep_control::report;
 use sidestep_datapath::kernel::PIN_ROOT;
 use sidestep_testkit::Napi;
 
-use crate::support::frames::{ethernet, udp};
 use crate::support::node_file::NodeFile;
 use crate::support::{
-    Daemon, ROUTER, Star, begin, constant, counters, eventually, modes, output, printed, report,
-    target_of, text_of,
+    Daemon, Star, begin, constant, counters, eventually, modes, output, printed, report, target_of,
+    text_of,
 };
 
 const PORTS: &str = "ports: [eth0, eth1]\n";
@@ -145,97 +142,6 @@ fn refuses(star: &Star, daemon: &Daemon, file: &NodeFile) {
 }
 
 #[test]
-fn keys_that_need_a_restart_are_refused_and_rates_change_live() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("liverestart");
-    let router = star.router();
-    star.ip().all(constant::ROUTES);
-    let start = format!(
-        "{PORTS}mode: tc\nlimits: {{prefixes: 5000, route-counters: 300}}\ngroup: nogroup\n"
-    );
-    let file = NodeFile::new(&start);
-    let path = file.text();
-    let _daemon = star.run(&["--config", &path, "--limit", "prefixes=6000"]);
-    assert_eq!(target(&star, "eth0").as_deref(), Some("tc"));
-    let before = shown(&star);
-    assert!(
-        before.ends_with(
-            "\ngroup: \"nogroup\"\nmode: tc\nlimits: {prefixes: 6000, route-counters: 300}\n"
-        ),
-        "{before}"
-    );
-    // The option precedes the key.
-    assert_eq!(printed(router, &["config", "reload"]), "");
-    let copy = NodeFile::new(&before);
-    assert_eq!(printed(router, &["config", "apply", &copy.text()]), "");
-    for (from, to, why) in [
-        (
-            "mode: tc",
-            "mode: xdp-always",
-            "line 2, column 7: `mode` is tc while the daemon runs, not \"xdp-always\"; expected a restart",
-        ),
-        (
-            "counters: 300",
-            "counters: 301",
-            "line 3, column 42: `limits`: route-counters is 300 while the daemon runs, not \"301\"",
-        ),
-        (
-            "group: nogroup",
-            "group: 1",
-            "line 4, column 8: `group` is 65534 while the daemon runs, not \"1\"; expected a restart",
-        ),
-        (
-            "group: nogroup",
-            "group: nogroop",
-            "line 4, column 8: `group`: no such group: \"nogroop\"",
-        ),
-        (
-            "group: nogroup",
-            "pin_root: /sys/fs/bpf/other",
-            "line 4, column 11: `pin_root` is /sys/fs/bpf/sidestep while the daemon runs, not",
-        ),
-        (
-            "route-counters",
-            "routers",
-            "line 3, column 35: limit routers: no such table; the tables are prefixes, routes",
-        ),
-    ] {
-        file.write(&format!("{}oam_rate: 3\n", start.replace(from, to)));
-        let refused = text_of(&output(router, &["config", "reload"]));
-        assert!(refused.contains(why), "{refused}");
-        assert_eq!(shown(&star), before);
-    }
-    // The headend answers a packet whose hop limit expires.
-    let expires = || {
-        let ends = ["fc00:a::2", "fc0c::1"].map(|text| text.parse().expect("an address"));
-        let packet = udp(ends[0], ends[1], 1, b"expires");
-        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
-        star.socket("a").send(&frame).expect("sent");
-    };
-    let icmp = || report::<report::Icmp>(router, Request::ShowIcmp);
-    let sent = || icmp().sent.values().sum::<u64>();
-    (0..5).for_each(|_| expires());
-    eventually("they are sent", || (sent() == 5).then_some(()));
-    file.write(&format!("{start}icmp_rate: 1\nicmp_burst: 1\n"));
-    let lines = printed(router, &["config", "reload"]);
-    assert_eq!(lines, "+ icmp_rate: 1\n+ icmp_burst: 1\n");
-    (0..5).for_each(|_| expires());
-    eventually("they are suppressed", || {
-        (icmp().suppressed.get("eth0") >= Some(&3)).then_some(())
-    });
-    file.write(&start);
-    printed(router, &["config", "reload"]);
-    // More than one per second.
-    let before = sent();
-    eventually("they are sent again", || {
-        expires();
-        (sent() > before + 20).then_some(())
-    });
-}
-
-#[test]
 fn options_and_ports_of_the_command_line_survive_a_reload() {
     let Some(_turn) = begin() else {
         return;
@@ -337,84 +243,6 @@ fn what_is_shown_is_applied_again_unchanged_and_starts_a_daemon() {
     assert!(output(router, &["check", &path]).status.success());
 }
 
-#[test]
-fn a_configuration_is_rolled_back_unless_it_is_confirmed() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("liveconfirm");
-    let router = star.router();
-    let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
-    star.ip().all(constant::ROUTES);
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1", "eth2"]);
-    printed(router, &["domain", "add", "sid-block", "fc00:2::/32"]);
-    let before = shown(&star);
-    let file = NodeFile::new(&format!("{PORTS}routes:\n- {SID}\n"));
-    let path = file.text();
-    // Seconds: longer than a busy machine takes for the commands before the time is over.
-    let wait = "4";
-    without_loss(&star, "rollback", || {
-        printed(router, &["config", "apply", &path, "--confirm", wait]);
-        assert_ne!(shown(&star), before);
-        let found = problem(&star, "unconfirmed").expect("a problem");
-        assert_eq!(found.repair.as_deref(), Some("sidestep config confirm"));
-        let again = output(router, &["config", "apply", &path]);
-        assert!(text_of(&again).contains("waits for `sidestep config confirm`"));
-        eventually("the rollback", || (shown(&star) == before).then_some(()));
-        assert!(problem(&star, "unconfirmed").is_none());
-        printed(router, &["config", "apply", &path, "--confirm", wait]);
-        printed(router, &["config", "confirm"]);
-        thread::sleep(Duration::from_millis(4500));
-        assert_eq!(
-            shown(&star),
-            format!("ports:\n- eth0\n- eth1\nroutes:\n- {SID}\nmode: tc\n")
-        );
-    });
-    let late = output(router, &["config", "confirm"]);
-    assert!(text_of(&late).contains("no configuration waits"));
-}
-
-#[test]
-fn an_apply_that_fails_at_its_last_step_changes_nothing() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("liveatomic");
-    let router = star.router();
-    let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
-    star.ip().all(constant::ROUTES);
-    // XDP of another program.
-    let _foreign = Napi::attach(router, "eth2").expect("another XDP program");
-    let Some(&mode) = modes(&["xdp-always"]).first() else {
-        return;
-    };
-    let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
-    let before = shown(&star);
-    let file = NodeFile::new(&format!(
-        "ports: [eth1, eth2]\nroutes:\n- {SID}\noam_rate: 9\n"
-    ));
-    without_loss(&star, mode, || {
-        let refused = output(router, &["config", "apply", &file.text()]);
-        assert!(
-            text_of(&refused).contains("port eth2: interface"),
-            "{}",
-            text_of(&refused)
-        );
-        assert_eq!(shown(&star), before);
-        for _ in 0..5 {
-            let refused = output(router, &["port", "add", "eth2"]);
-            assert!(text_of(&refused).contains("already has an XDP program"));
-            assert_eq!(shown(&star), before);
-        }
-    });
-    let ports: report::Ports = report(router, Request::ShowPorts);
-    let names: Vec<_> = ports
-        .iter()
-        .map(|port| (&port.name[..], &port.target[..]))
-        .collect();
-    assert_eq!(names, ["eth0", "eth1"].map(|port| (port, target_of(mode))));
-}
-
 fn target(star: &Star, name: &str) -> Option<String> {
     let ports: report::Ports = report(star.router(), Request::ShowPorts);
     let port = ports.into_iter().find(|port| port.name == name)?;
@@ -459,87 +287,23 @@ fn ports_come_and_go_without_loss_at_the_others() {
                 "{refused}"
             );
         }
-        printed(router, &["port", "del", "eth1"]);
-        printed(router, &["port", "del", "eth0"]);
+        // An interface that appears later.
+        assert_eq!(
+            printed(router, &["port", "add", "svc0"]),
+            "waiting for svc0: there is no such interface; Sidestep attaches to it when it appears\n"
+        );
+        star.ip().run("link add svc0 type veth peer name svc1");
+        eventually("it attaches", || {
+            (target(&star, "svc0").as_deref() == Some(target_of(mode))).then_some(())
+        });
+        star.ip().run("link del svc0");
+        eventually("it waits", || {
+            (target(&star, "svc0").as_deref() == Some("none")).then_some(())
+        });
+        for port in ["svc0", "eth1", "eth0"] {
+            printed(router, &["port", "del", port]);
+        }
         assert!(problem(&star, "no_ports").is_some());
         assert!(shown(&star).starts_with("ports: []\n"));
     }
-}
-
-#[test]
-fn a_port_that_does_not_exist_is_waited_for_with_the_routes_through_it() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("livewait");
-    let router = star.router();
-    let waiting =
-        "fc00:2::ad encap seg6local action End.AD nh6 fc00:5::2 oif svc0 dev svc0 metric 1024";
-    let text = format!("ports: [eth0, svc0]\nroutes:\n- {waiting}\ndomain: [inside svc0]\n");
-    let file = NodeFile::new(&text);
-    let path = file.text();
-    let args = ["--mode", "tc", "--config", &path];
-    let daemon = star.run(&args);
-    assert!(
-        daemon
-            .began
-            .contains("; waiting for svc0 (no such interface)"),
-        "{}",
-        daemon.began
-    );
-    assert!(problem(&star, "port_missing").is_some());
-    assert_eq!(target(&star, "svc0").as_deref(), Some("none"));
-    let before = shown(&star);
-    assert!(before.contains(waiting), "{before}");
-    assert_eq!(printed(router, &["config", "reload"]), "");
-    star.ip().all([
-        "link add svc0 type veth peer name svc1",
-        "link set svc0 up",
-        "link set svc1 up",
-    ]);
-    eventually("it attaches", || {
-        (target(&star, "svc0").as_deref() == Some("tc")).then_some(())
-    });
-    eventually("the route is in effect", || {
-        let all: report::Routes = report(router, Request::ShowRoutes { all: false });
-        let mut all = all.into_iter();
-        let route = all.find(|route| route.prefix == "fc00:2::ad/128")?;
-        route.punt_reason.is_none().then_some(())
-    });
-    assert_eq!(shown(&star), before);
-    // Gone, and a daemon that takes over waits again.
-    star.ip().run("link del svc0");
-    eventually("it waits", || {
-        (target(&star, "svc0").as_deref() == Some("none")).then_some(())
-    });
-    daemon.signal(Signal::SIGKILL);
-    daemon.end();
-    let daemon = star.run(&args);
-    assert!(daemon.began.contains("adopted"), "{}", daemon.began);
-    assert_eq!(shown(&star), before);
-    assert_eq!(
-        printed(router, &["port", "add", "svc9"]),
-        "waiting for svc9: there is no such interface; Sidestep attaches to it when it appears\n"
-    );
-    printed(router, &["port", "del", "svc9"]);
-    assert_eq!(shown(&star), before);
-}
-
-#[test]
-fn a_daemon_starts_before_all_of_its_ports() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("livewaitall");
-    let router = star.router();
-    let began = printed(router, &["run", "--detach", "--mode", "tc", "svc0"]);
-    assert!(
-        began.starts_with("forwarding on no port yet; waiting for svc0"),
-        "{began}"
-    );
-    star.ip().run("link add svc0 type veth peer name svc1");
-    eventually("it attaches", || {
-        (target(&star, "svc0").as_deref() == Some("tc")).then_some(())
-    });
-    printed(router, &["stop"]);
 }

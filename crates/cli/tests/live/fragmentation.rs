@@ -178,27 +178,6 @@ fn too_many_packets_are_not_fragmented_but_counted() {
     }
 }
 
-#[test]
-fn the_setting_icmp_answers_packets_without_df() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    for mode in modes(&["tc", "xdp-always"]) {
-        let star = star("livefragicmp");
-        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        let _daemon = run(&star, mode, &["--ipv4-too-big", "icmp"]);
-        let (a, b) = (star.socket("a"), star.socket("b"));
-        for to in [KERNEL, OWN] {
-            send(&star, &a, &packet(to, 1478, false, 64));
-            let answer = a.receive(SECOND).expect("receive").expect("a message");
-            let message = &answer[ETHERNET + 20..];
-            assert_eq!(message[..2], [3, 4], "{mode} {to}");
-            assert_eq!(message[4..8], (1500 - PUSHED as u32).to_be_bytes());
-            assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode} {to}");
-        }
-    }
-}
-
 /// A UDP socket of a host. Its packets have no DF.
 fn datagrams(host: &Namespace, address: Ipv4Addr) -> UdpSocket {
     let socket = host.run(|| UdpSocket::bind((address, 0)));

@@ -111,54 +111,6 @@ fn a_route_with_a_nexthop_object_is_shown_with_its_behavior_and_next_hop() {
 }
 
 #[test]
-fn sids_need_no_seg6_enabled_unless_it_is_required() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("livefrrseg6");
-    star.seg6_enabled("eth0", false);
-    star.ip()
-        .run("route add fc00:1::e/128 encap seg6local action End dev eth0");
-    star.ip()
-        .run("route add 2001:db8:e::/48 via fc00:b::2 dev eth1");
-    let frame = to_sid(&star, "fc00:1::e");
-    let status = || {
-        let mut status: report::Status = report(star.router(), Request::ShowStatus);
-        // An older kernel lacks features.
-        status.problems.retain(|it| it.code != "kernel_feature");
-        status
-    };
-    {
-        let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
-        assert_eq!(explain(star.router(), "eth0", &frame).0, "forward");
-        assert_eq!(
-            (status().requires_seg6_enabled, status().problems),
-            (false, vec![])
-        );
-    }
-    let _daemon = star.run(&["--require-seg6-enabled", "--mode", "tc", "eth0", "eth1"]);
-    assert_eq!(explain(star.router(), "eth0", &frame).0, "punt");
-    assert!(status().requires_seg6_enabled);
-    let problems = status().problems;
-    let [problem] = &problems[..] else {
-        panic!("{problems:?}");
-    };
-    assert_eq!(problem.code, "seg6_off");
-    let repair = problem.repair.as_deref().expect("a command");
-    assert!(
-        repair.contains("net.ipv6.conf.eth0.seg6_enabled=1"),
-        "{repair}"
-    );
-    star.seg6_enabled("eth0", true);
-    eventually("the sysctl has an effect", || {
-        (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
-    });
-    eventually("the problem is resolved", || {
-        status().problems.is_empty().then_some(())
-    });
-}
-
-#[test]
 fn routes_follow_nexthop_objects_that_the_kernel_names_alone() {
     let Some(_turn) = begin() else {
         return;

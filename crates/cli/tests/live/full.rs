@@ -268,23 +268,3 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
         }
     }
 }
-
-#[test]
-fn a_limit_that_is_none_is_refused_with_what_is_allowed() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("livelimit");
-    for (word, reason) in [
-        ("prefixes", "expected TABLE=N"),
-        (
-            "fib=9",
-            "no such table; the tables are prefixes, routes, groups, adjacencies, policies, route-counters",
-        ),
-        ("routes=1", "the size must be a number from 2 to 16777216"),
-    ] {
-        let refused = output(star.router(), &["run", "--limit", word, "eth0"]);
-        assert_eq!(refused.status.code(), Some(2));
-        assert!(text_of(&refused).contains(reason), "{}", text_of(&refused));
-    }
-}

@@ -1,5 +1,5 @@
-//! Start and end of the program on a live router: it reports when it forwards, leaves nothing
-//! behind, and attaches again to interfaces that return.
+//! Start and end of the program on a live router: it reports when it forwards, and leaves nothing
+//! behind.
 
 use std::fs;
 use std::net::IpAddr;
@@ -10,13 +10,11 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use sidestep_control::api::{ApiError, Request};
 use sidestep_control::report;
-use sidestep_testkit::lab::mac_text;
 
 use crate::support::frames::{ETHERNET, ethernet, to_mac, udp};
 use crate::support::left::{Traces, has_tcx, run_folder, traces};
 use crate::support::{
-    ROUTER, Star, begin, call, counters, eventually, output, printed, report, status_field,
-    target_of, text_of,
+    ROUTER, Star, begin, call, counters, eventually, output, printed, report, status_field, text_of,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -248,75 +246,6 @@ fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
         assert_eq!(refused.status.code(), Some(1));
         let left = traces(router, &["eth0", "eth1", "eth2", "lo"]);
         assert!(left.are_none(), "{words:?}: {left:?}");
-    }
-}
-
-#[test]
-fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    for mode in crate::support::modes(&["tc", "xdp-always"]) {
-        let star = Star::new("liveagain");
-        let router = star.router();
-        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
-        let old = router.ifindex("eth0").expect("eth0");
-        // With another index, with the same one a while later, and with the same one before anybody could look.
-        for (round, (index, wait)) in [(70, true), (70, true), (70, false), (old, false)]
-            .into_iter()
-            .enumerate()
-        {
-            let place = format!("{mode}, round {round}");
-            let mac = mac_text(star.mac(ROUTER, "eth0"));
-            let far = mac_text(star.mac("a", "eth0"));
-            let mut ip = star.ip();
-            let remove = "link delete eth0".to_owned();
-            if wait {
-                ip.run(&remove);
-                eventually("the port is gone", || {
-                    let ports: report::Ports = report(router, Request::ShowPorts);
-                    (ports[0].target == "none").then_some(())
-                });
-            }
-            let host = star.host("a").name().to_owned();
-            let again = [
-                format!(
-                    "link add eth0 index {index} address {mac} type veth peer name eth0 address {far} netns {host}"
-                ),
-                "link set eth0 up".to_owned(),
-                "address add fc00:a::1/64 dev eth0 nodad".to_owned(),
-            ];
-            let gone = (!wait).then_some(&remove);
-            if !wait {
-                daemon.signal(Signal::SIGSTOP);
-            }
-            ip.all(gone.into_iter().chain(&again).map(String::as_str));
-            star.host("a")
-                .exec(&["ip", "link", "set", "eth0", "up"])
-                .expect("host a");
-            daemon.signal(Signal::SIGCONT);
-            let forwarded = counters(router, "eth0").forwarded;
-            let (a, b) = (star.socket("a"), star.socket("b"));
-            // Until carrier has been announced and the port attached, the kernel forwards.
-            eventually(&place, || {
-                // No carrier yet: ENOBUFS.
-                a.send(&packet(&star, place.as_bytes())).ok()?;
-                b.receive(SECOND).expect("receive")?;
-                (counters(router, "eth0").forwarded > forwarded).then_some(())
-            });
-            let ports: report::Ports = report(router, Request::ShowPorts);
-            assert_eq!(ports[0].target, target_of(mode), "{place}");
-            assert_eq!(ports[0].ifindex, Some(index), "{place}");
-            let found = traces(router, &["eth0", "eth1"]);
-            let links = found
-                .pins
-                .iter()
-                .filter(|pin| pin.starts_with(attachment(mode)));
-            // A port in XDP mode has the program at TC, too.
-            let expected = if mode == "xdp-always" { 4 } else { 2 };
-            assert_eq!(links.count(), expected, "{place}: {found:?}");
-        }
     }
 }
 

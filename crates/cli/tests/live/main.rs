@@ -18,7 +18,6 @@ mod domain;
 mod end_to_end;
 mod ether;
 mod ether_wire;
-mod exec;
 mod exec_traffic;
 mod extension_headers;
 mod flaps;

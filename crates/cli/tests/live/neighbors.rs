@@ -1,7 +1,6 @@
 //! Neighbors of the packet path, whose traffic the kernel does not see: one in use stays valid and
 //! follows a MAC change. An unresolved one is resolved, without loss if the kernel has the route.
 
-use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -149,47 +148,6 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
     }
 }
 
-#[test]
-fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_asked_for() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = star("liveunused");
-    let mac = mac_text(star.mac("b", "eth0"));
-    star.router()
-        .sysctl("net/ipv6/neigh/eth1/delay_first_probe_time", "1")
-        .expect("a sysctl");
-    star.ip().all([
-        format!("neighbor add {NEXT} lladdr {mac} dev eth1 nud stale").as_str(),
-        format!("route add fd00::/16 via {NEXT} dev eth1").as_str(),
-    ]);
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
-    let (a, b) = (star.socket("a"), at_b(&star));
-    let end = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < end {
-        let frame = b.receive(Duration::from_millis(100)).expect("receive");
-        let asked = frame.as_deref().and_then(solicited);
-        assert_eq!(asked, None, "no packet needs it");
-    }
-    assert!(
-        state(&star, NEXT).contains("STALE"),
-        "{}",
-        state(&star, NEXT)
-    );
-    let before = counters(star.router(), "eth0");
-    a.send(&packet(&star, "fd00::1", b"one")).expect("send");
-    answer(&star, &b, NEXT);
-    eventually("it is reachable", || {
-        state(&star, NEXT).contains("REACHABLE").then_some(())
-    });
-    let after = counters(star.router(), "eth0");
-    assert_eq!(
-        (after.forwarded, after.punted),
-        (before.forwarded + 1, before.punted),
-        "the packet itself did not wait"
-    );
-}
-
 /// Replies to the next solicitation of `target`, which must arrive.
 fn answer(star: &Star, b: &FrameSocket, target: &str) {
     let mac = star.mac("b", "eth0");
@@ -327,61 +285,6 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
 }
 
 #[test]
-fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_packet() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = star("liveours");
-    let router = star.router();
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
-    let (a, b) = (star.socket("a"), at_b(&star));
-    let words =
-        "route add fc00:5::e/128 encap seg6local action End.X nh6 fc00:b::41 oif eth1 dev eth0";
-    printed(router, &words.split(' ').collect::<Vec<_>>());
-    let header = srh(IPV6, &["fc00:5::e", "fc00:b::77"].map(address), 1);
-    let ends = ["fc00:a::2", "fd00::9"].map(|text| text.parse().expect("address"));
-    let payload = [header, udp(ends[0], ends[1], 64, b"ours")].concat();
-    let sid = address("fc00:5::e");
-    let packet = ipv6(
-        address("fc00:a::2"),
-        sid,
-        crate::support::frames::ROUTING,
-        64,
-        &payload,
-    );
-    let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
-
-    // No packet was sent before: the first one arrives.
-    answer(&star, &b, "fc00:b::41");
-    let forwards = || {
-        eventually("it is resolved", || {
-            (explain(router, "eth0", &frame).0 == "forward").then_some(())
-        });
-    };
-    forwards();
-    a.send(&frame).expect("send");
-    eventually("the first packet", || {
-        let out = b.receive(Duration::from_secs(1)).expect("receive")?;
-        (destination6(&out) == Some(address("fc00:b::77"))).then_some(())
-    });
-
-    // When the neighbor is lost, packets are dropped and counted, because the kernel could not
-    // forward them. They still cause a new resolution.
-    star.ip().run("neighbor del fc00:b::41 dev eth1");
-    eventually("it is gone", || {
-        (explain(router, "eth0", &frame).0 == "drop").then_some(())
-    });
-    b.drain().expect("receive");
-    a.send(&frame).expect("send");
-    eventually("the packet is counted", || {
-        let dropped = ("drop".to_owned(), "no_neighbor".to_owned(), 1);
-        reasons(router).contains(&dropped).then_some(())
-    });
-    answer(&star, &b, "fc00:b::41");
-    forwards();
-}
-
-#[test]
 fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets_after_the_first() {
     let Some(_turn) = begin() else {
         return;
@@ -462,34 +365,4 @@ fn what_somebody_keeps_in_the_neighbor_table_is_not_touched() {
         let now = state(&star, neighbor);
         assert!(now.contains(word), "{now}");
     }
-}
-
-#[test]
-fn many_unresolved_next_hops_are_asked_for_a_few_at_a_time_and_all_in_the_end() {
-    const HOPS: usize = 200;
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = star("livestorm");
-    let b = at_b(&star);
-    let routes: Vec<String> = (0..HOPS)
-        .map(|number| format!("route add fd00:{number:x}::/32 via fc00:b::a:{number:x} dev eth1"))
-        .collect();
-    star.ip().all(routes.iter().map(String::as_str));
-    let began = Instant::now();
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
-    let mut seen = BTreeSet::new();
-    eventually("every next hop is asked for", || {
-        while let Some(frame) = b.receive_now().expect("receive") {
-            seen.extend(solicited(&frame));
-            // At most 16 in 200 ms.
-            let allowed = 16 * (began.elapsed().as_millis() as usize / 200 + 1);
-            assert!(
-                seen.len() <= allowed,
-                "{} of {allowed} so far allowed",
-                seen.len()
-            );
-        }
-        (seen.len() == HOPS).then_some(())
-    });
 }

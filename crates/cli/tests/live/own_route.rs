@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_testkit::FrameSocket;
 use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
 
@@ -329,52 +328,4 @@ fn a_vlan_table_is_changed_while_frames_pass() {
         assert_eq!((sid.packets, sid.errors), (4, 0), "{mode}");
         assert!(b.receive(SHORTLY).expect("receive").is_none());
     }
-}
-
-#[test]
-fn a_rule_of_sidesteps_own_is_added_shown_and_removed() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("liveownrule");
-    let router = star.router();
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1", "eth2"]);
-    let run = |line: &str| printed(router, &line.split(' ').collect::<Vec<_>>());
-    let refused = |line: &str| {
-        let output = crate::support::output(router, &line.split(' ').collect::<Vec<_>>());
-        assert!(!output.status.success(), "{line}");
-        crate::support::text_of(&output)
-    };
-    let (a, b, c) = (star.socket("a"), star.socket("b"), star.socket("c"));
-    let ends = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("an address"));
-    let packet = udp(ends[0], ends[1], 64, b"rule");
-    let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
-    let arrives = |port: &FrameSocket| {
-        a.send(&frame).expect("send");
-        port.receive(SECOND).expect("receive").is_some()
-    };
-    assert!(arrives(&b), "by the kernel's rules");
-
-    run("route add fc00:b::/64 via fc00:c::2 dev eth2 table 100");
-    run("rule add from ::/0 iif eth0 table 100 priority 100");
-    run("rule add seg6local-behaviour End.AD priority 99");
-    assert!(arrives(&c), "by our own rule");
-    let shown: report::Rules = report(router, Request::ShowRules);
-    assert_eq!(
-        shown,
-        [
-            "from ::/0 iif eth0 lookup 100 priority 100",
-            "from 0.0.0.0/0 seg6local-behaviour End.AD priority 99",
-            "from ::/0 seg6local-behaviour End.AD priority 99",
-        ]
-    );
-    let again = refused("rule add from ::/0 iif eth0 table 100 priority 100");
-    assert!(again.contains("the rule exists already"), "{again}");
-
-    run("rule del from ::/0 iif eth0 table 100");
-    assert!(arrives(&b), "by the kernel's rules again");
-    let gone = refused("rule del from ::/0 iif eth0 table 100");
-    assert!(gone.contains("no such rule in Sidestep"), "{gone}");
-    let wrong = refused("rule add seg6local-behaviour End.X");
-    assert!(wrong.contains("expected End.AS, End.AD, End.AM"), "{wrong}");
 }

@@ -8,9 +8,8 @@ use sidestep_control::api::Request;
 use sidestep_control::report;
 
 use crate::support::frames;
-use crate::support::ip::Ip;
 use crate::support::service::{Direction, Served, outer};
-use crate::support::{Daemon, PATIENCE, begin, eventually, output, reasons, report, text_of};
+use crate::support::{Daemon, begin, eventually, reasons, report};
 
 const INTERVAL: Duration = Duration::from_millis(400);
 /// Tolerance for a busy machine in addition to the promise.
@@ -192,36 +191,6 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
 }
 
 #[test]
-fn a_service_whose_link_is_gone_is_down_at_once_and_nobody_asks_it() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let served = Served::new("livelink");
-    let _daemon = served.run("tc");
-    let direction = Direction::Forth;
-    served.add(
-        "fc00:5::f/128 encap seg6local action End.AM oif vnf0 iif vnf1 nh6 fc00:d::2 liveness link interval 60000 \
-         on-down bypass dev vnf0",
-    );
-    until(&served, "up", 1);
-    let [from, to] = direction.inner6();
-    let inner = frames::udp(from, to, 64, b"linked");
-    let frame = served.to_proxy(direction, &inner);
-    let at_the_end = |hop_limit| {
-        served.at_the_end(
-            direction,
-            &outer(direction.next(), hop_limit, direction, 0, &inner),
-        )
-    };
-    assert_eq!(served.cross(direction, &frame), at_the_end(61));
-    Ip::new(served.service()).run("link set eth0 down");
-    let took = until(&served, "down", 1);
-    assert!(took < PATIENCE, "{took:?}");
-    assert_eq!(services(&served)[0].probes, 0);
-    assert_eq!(served.cross(direction, &frame), at_the_end(63));
-}
-
-#[test]
 fn a_service_that_cannot_be_asked_says_why_and_is_down() {
     let Some(_turn) = begin() else {
         return;
@@ -236,62 +205,6 @@ fn a_service_that_cannot_be_asked_says_why_and_is_down() {
     let problem = service.problem.expect("a reason");
     assert!(problem.contains("nreachable"), "{problem}");
     assert_eq!(service.answers, 0);
-}
-
-/// Returns the state of each SID's service, by the first argument of its route.
-fn state_of(served: &Served, sid: &str) -> String {
-    let routes: report::Routes = report(served.star.router(), Request::ShowRoutes { all: false });
-    let route = routes.into_iter().find(|route| route.prefix == sid);
-    let service = route.and_then(|route| route.service);
-    service.expect("a SID with a service").state
-}
-
-#[test]
-fn of_two_services_at_one_port_the_one_that_dies_is_down_and_the_other_one_stays_up() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let served = Served::new("livetwo");
-    let second = ["fc00:d::3/64", "10.0.4.3/24"];
-    let mut service = Ip::new(served.service());
-    service.all(
-        second
-            .map(|address| format!("address add {address} dev eth0"))
-            .iter()
-            .map(String::as_str),
-    );
-    let _daemon = served.run("tc");
-    let masquerading = |sid: &str, address: &str| {
-        served.add(&format!(
-            "{sid} encap seg6local action End.AM oif vnf0 iif vnf1 nh6 {address} liveness icmp interval 100 dev vnf0"
-        ));
-    };
-    let dynamic = |sid: &str, address: &str| {
-        served.add(&format!(
-            "{sid} encap seg6local action End.AD oif vnf0 iif vnf1 nh4 {address} flows 8 liveness icmp interval 100 dev vnf0"
-        ));
-    };
-    masquerading("fc00:5::f", "fc00:d::2");
-    masquerading("fc00:5::1f", "fc00:d::3");
-    dynamic("fc00:5::4f", "10.0.4.2");
-    dynamic("fc00:5::14f", "10.0.4.3");
-    until(&served, "up", 4);
-    service.all(
-        second
-            .map(|address| format!("address del {address} dev eth0"))
-            .iter()
-            .map(String::as_str),
-    );
-    for sid in ["fc00:5::1f/128", "fc00:5::14f/128"] {
-        eventually("the one that died is down", || {
-            (state_of(&served, sid) == "down").then_some(())
-        });
-    }
-    for sid in ["fc00:5::f/128", "fc00:5::4f/128"] {
-        assert_eq!(state_of(&served, sid), "up", "{sid}");
-    }
-    let downs: Vec<u64> = services(&served).iter().map(|it| it.downs).collect();
-    assert_eq!(downs.iter().sum::<u64>(), 2, "{downs:?}");
 }
 
 #[test]
@@ -393,39 +306,4 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
     limit(hard);
     until(&served, "up", MANY);
     assert!(!problem());
-}
-
-#[test]
-fn a_route_that_is_refused_changes_nothing_of_whom_is_looked_at() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let served = Served::new("liverefused");
-    let _daemon = served.star.run(
-        &[
-            &["--mode", "tc", "--limit", "policies=2"],
-            &crate::support::service::PORTS[..],
-        ]
-        .concat(),
-    );
-    served.add("fc00:77::/32 encap seg6 mode encap segs fc00:bb::1 dev eth1");
-    served.add(
-        "fc00:5::f encap seg6local action End.AM oif vnf0 iif vnf1 nh6 fc00:d::2 liveness icmp interval 20 dev vnf0",
-    );
-    eventually("the service has answered some times", || {
-        (services(&served)[0].answers >= 10).then_some(())
-    });
-    // The route needs a policy record, and only one is free.
-    let words = "route replace fc00:5::f encap seg6local action End.AS oif vnf0 iif vnf1 nh6 fc00:d::2 segs fc00:bb::2 src \
-                 fc00:5::1 liveness icmp interval 30 dev vnf0";
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let refused = output(served.star.router(), &words);
-    assert!(
-        !refused.status.success() && text_of(&refused).contains("policies"),
-        "{}",
-        text_of(&refused)
-    );
-    let all = services(&served);
-    assert_eq!(all.len(), 1, "{all:?}");
-    assert!(all[0].state == "up" && all[0].answers >= 10, "{all:?}");
 }

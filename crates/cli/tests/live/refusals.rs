@@ -11,7 +11,7 @@ use sidestep_testkit::Napi;
 
 use crate::common::program;
 use crate::support::left::traces;
-use crate::support::{Star, begin, output, report, sidestep, text_of};
+use crate::support::{Star, begin, output, report, text_of};
 
 const ALL: [&str; 4] = ["eth0", "eth1", "eth2", "lo"];
 
@@ -273,98 +273,4 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
         assert!(after.are_none(), "{after:?}");
     }
     assert!(wrong.is_empty(), "{wrong}");
-}
-
-#[test]
-fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applied() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = Star::new("liveroute");
-    let router = star.router();
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
-    let there = "fc0f::46/128 encap seg6local action End.DT46 table 254 dev eth0";
-    crate::support::printed(
-        router,
-        &[&["route", "add"][..], &there.split(' ').collect::<Vec<_>>()].concat(),
-    );
-    let before: report::Routes = report(router, Request::ShowRoutes { all: true });
-    let unknown =
-        "word 5: unknown behavior \"End.DT64\"; expected End.DT6 or End.DT4 or End.DT46, perhaps"
-            .to_owned();
-    let not_its_own = "no such route in Sidestep (use `ip route del` for routes of the kernel)";
-    let cases = vec![
-        (
-            "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
-            "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.DT46 table 254 table 100 dev eth0",
-            "word 8: duplicate keyword \"table\"; expected `table` only once",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth0 dev eth1",
-            "word 10: duplicate keyword \"dev\"; expected `dev` only once",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.DT46 dev eth0",
-            "word 4: End.DT46 requires `table` or `vrftable`; expected table TABLE or vrftable TABLE",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.X dev eth0",
-            "word 4: End.X requires `nh6`; expected nh6 IPV6",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth9",
-            "word 9: no such interface \"eth9\"; expected one of lo, eth0, eth1, eth2",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.DT64 table 254 dev eth0",
-            &unknown,
-        ),
-        (
-            "add fc0f::/64 encap seg6 mode fast segs fc00::1 dev eth1",
-            "word 5: unknown mode \"fast\"; expected encap, encap.red, l2encap, l2encap.red, inline, inline.red",
-        ),
-        (
-            "add fc0f::/64 encap seg6 mode encap dev eth1",
-            "word 3: missing `segs` after \"seg6\"; expected segs with 1 to 16 IPv6 addresses, separated by commas",
-        ),
-        (
-            "add fc0f::/64 encap seg6 mode encap segs fc00::1 hmac 0 dev eth1",
-            "word 9: invalid `hmac` \"0\"; expected a number from 1 to 4294967295",
-        ),
-        (
-            "add fc0f::1/64 encap seg6local action End dev eth0",
-            "word 1: invalid prefix for given prefix length \"fc0f::1/64\"; expected fc0f::/64",
-        ),
-        (
-            "add fc0f::46/128 encap seg6local action End.DT46 table 100 dev eth0",
-            "a route with this prefix, table and metric exists already: fc0f::46 encap seg6local action End.DT46 table main dev eth0 metric 1024 (use `replace`)",
-        ),
-        ("del fc0f::48/128", not_its_own),
-        ("del fc00:b::/64", not_its_own),
-    ];
-    let mut wrong = String::new();
-    for (words, message) in cases {
-        let words: Vec<&str> = words.split(' ').collect();
-        let refused = output(router, &[&["route"][..], &words].concat());
-        let expected = format!("sidestep: {message}");
-        if text_of(&refused) != expected {
-            let _ = write!(
-                wrong,
-                "\n   found {}\nexpected {expected}",
-                text_of(&refused)
-            );
-        }
-        assert_eq!(refused.status.code(), Some(1), "{words:?}");
-        let after: report::Routes = report(router, Request::ShowRoutes { all: true });
-        assert_eq!(after, before, "{words:?}");
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-    // No words at all: clap's usage.
-    let usage = sidestep(router, &["route", "add"])
-        .output()
-        .expect("starts");
-    assert_eq!(usage.status.code(), Some(2));
 }

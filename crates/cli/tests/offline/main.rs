@@ -3,5 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod completion;
+mod exec;
 mod explain;
 mod replay;
+mod words;
