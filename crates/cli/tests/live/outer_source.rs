@@ -1,5 +1,4 @@
-//! The source address of encapsulated packets: that of Linux, also when addresses change, and the
-//! one of the route, the policy or the VRF.
+//! The source address of encapsulated packets is that of Linux, also when addresses change.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -8,8 +7,7 @@ use sidestep_testkit::FrameSocket;
 
 use crate::support::frames::{ethernet, source6, udp};
 use crate::support::ip::Ip;
-use crate::support::node_file::NodeFile;
-use crate::support::{ROUTER, Star, begin, counters, eventually, output, printed, text_of};
+use crate::support::{ROUTER, Star, begin, counters, eventually};
 
 /// Time limit for a packet through a router on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -89,94 +87,4 @@ fn the_outer_source_is_that_of_linux_after_each_change_of_an_address() {
     }
     let counters = counters(bench.star.router(), "eth0");
     assert_eq!(counters.punted, 0, "Sidestep encapsulated all of them");
-}
-
-#[test]
-fn a_route_a_policy_and_a_vrf_have_their_own_sources() {
-    let Some(_turn) = begin() else { return };
-    let bench = Bench::new("livesourcevrf");
-    let router = bench.star.router();
-    bench.star.ip().all([
-        "rule add iif eth0 lookup 100",
-        "route del 2001:db8:e::/48",
-        "route del 198.51.100.0/24",
-        "address add fc00:5::100/128 dev lo",
-        "address add fc00:5::1/128 dev lo",
-        "address add fc00:5::7/128 dev lo",
-        "address add fc00:5::9/128 dev lo",
-    ]);
-    Ip::six(router).all(["rule add iif eth0 lookup 100"]);
-    let file = NodeFile::new(
-        "tunsrc: fc00:5::1
-vrfs: [table 100 tunsrc fc00:5::100]
-policies: [gold color 1 endpoint fc00:b::2 mode encap segs fc0c::1]
-routes:
-- 2001:db8:e::/48 encap seg6 mode encap segs fc0c::1 dev eth1 table 100
-- 198.51.100.0/24 encap seg6 mode encap.red segs fc0c::1 dev eth1 table 100
-",
-    );
-    let config = [
-        "--mode",
-        "tc",
-        "--config",
-        &file.text(),
-        "eth0",
-        "eth1",
-        "eth2",
-    ];
-    let _daemon = bench.star.run(&config);
-    let are = |expected: [&str; 2]| {
-        let expected = expected.map(|text| text.parse::<Ipv6Addr>().expect("an address"));
-        assert_eq!(bench.sources(), expected);
-    };
-    are(["fc00:5::100"; 2]);
-    let shown = printed(router, &["config", "show"]);
-    assert!(shown.contains("table 100 tunsrc fc00:5::100"), "{shown}");
-
-    printed(
-        router,
-        &[
-            "route",
-            "replace",
-            "2001:db8:e::/48",
-            "encap",
-            "seg6",
-            "mode",
-            "encap",
-            "segs",
-        ]
-        .into_iter()
-        .chain([
-            "fc0c::1",
-            "tunsrc",
-            "fc00:5::7",
-            "dev",
-            "eth1",
-            "table",
-            "100",
-        ])
-        .collect::<Vec<_>>(),
-    );
-    are(["fc00:5::7", "fc00:5::100"]);
-    let words = "route replace 198.51.100.0/24 policy gold table 100";
-    printed(router, &words.split(' ').collect::<Vec<_>>());
-    are(["fc00:5::7", "fc00:5::100"]);
-    let words =
-        "policy replace gold color 1 endpoint fc00:b::2 mode encap tunsrc fc00:5::9 segs fc0c::1";
-    printed(router, &words.split(' ').collect::<Vec<_>>());
-    are(["fc00:5::7", "fc00:5::9"]);
-
-    // An address that the node has lost.
-    bench.star.ip().all(["address del fc00:5::9/128 dev lo"]);
-    eventually("the finding", || {
-        let doctor = output(router, &["doctor"]);
-        let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
-        (text.contains("tunsrc_not_local") && text.contains("fc00:5::9")).then_some(())
-    });
-
-    file.write("ports: [eth0, eth1, eth2]\nvrfs: [table 100 tunsrc ff02::1]\n");
-    let refused = output(router, &["config", "apply", &file.text()]);
-    assert!(!refused.status.success());
-    let message = "invalid `tunsrc` \"ff02::1\"; expected an IPv6 unicast address";
-    assert!(text_of(&refused).contains(message), "{}", text_of(&refused));
 }

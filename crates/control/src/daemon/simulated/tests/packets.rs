@@ -192,7 +192,7 @@ fn an_error_of_the_core_is_relayed_to_the_inner_source_at_a_limited_rate() {
     node.world.heard.borrow_mut().extend([error.clone(), error]);
     node.turn();
     assert_eq!(messages(&node).len(), 1);
-    // An error about a packet that nobody here encapsulated.
+    // An error that quotes a packet of another headend.
     let other = six("2001:db8:c::1", 64, UDP, &[0; 16]);
     node.run(SECOND);
     node.world

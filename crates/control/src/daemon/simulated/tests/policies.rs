@@ -347,3 +347,54 @@ fn a_batch_whose_write_fails_leaves_the_paths_as_they_were() {
     let again = apply(&mut node, &batch("bgp", &[through("b", 100)]));
     assert_eq!(again, Ok(vec![format!("{NAME} unchanged")]));
 }
+
+#[test]
+fn a_route_a_policy_and_a_vrf_have_their_own_sources() {
+    let text = "\
+ports: [eth0, eth1, eth2]
+tunsrc: fc00:5::1
+vrfs: [table 100 tunsrc fc00:5::100]
+policies: [gold color 1 endpoint fc00:b::2 mode encap segs fc00:b::2]
+rules: [iif eth0 lookup 100]
+routes:
+- 2001:db8:e::/48 encap seg6 mode encap segs fc00:b::2 dev eth1 table 100
+- 2001:db8:f::/48 encap seg6 mode encap.red segs fc00:b::2,fc00:b::3 dev eth1 table 100
+- 2001:db8:d::/48 encap seg6 mode encap segs fc00:b::2 dev eth1
+";
+    let mut node = Simulation::with(STAR, &[], text);
+    let sources = |node: &Simulation| {
+        ["2001:db8:e::1", "2001:db8:f::1", "2001:db8:d::1"].map(|to| {
+            let (_, frame) = node.packet("eth0", to);
+            let source: [u8; 16] = frame[22..38].try_into().expect("a source");
+            std::net::Ipv6Addr::from(source).to_string()
+        })
+    };
+    let are = |node: &Simulation, expected: [&str; 3]| assert_eq!(sources(node), expected);
+    are(&node, ["fc00:5::100", "fc00:5::100", "fc00:5::1"]);
+    assert!(node.shown().contains("table 100 tunsrc fc00:5::100"));
+    node.all([
+        "route replace 2001:db8:e::/48 encap seg6 mode encap segs fc00:b::2 tunsrc fc00:5::7 dev eth1 table 100",
+    ]);
+    are(&node, ["fc00:5::7", "fc00:5::100", "fc00:5::1"]);
+    node.all(["route replace 2001:db8:f::/48 policy gold table 100"]);
+    are(&node, ["fc00:5::7", "fc00:5::100", "fc00:5::1"]);
+    node.all([
+        "policy replace gold color 1 endpoint fc00:b::2 mode encap tunsrc fc00:5::9 segs fc00:b::2",
+    ]);
+    are(&node, ["fc00:5::7", "fc00:5::9", "fc00:5::1"]);
+    let problem = |node: &mut Simulation| {
+        let status: report::Status = node.report(Request::ShowStatus);
+        let all = status.problems.into_iter();
+        let of =
+            |it: &report::Problem| it.code == "tunsrc_not_local" && it.sentence.contains("5::9");
+        all.filter(of).count()
+    };
+    assert_eq!(problem(&mut node), 1, "no interface has the address");
+    let eth0 = node.dev("eth0");
+    let own = "fc00:5::9/128".parse().expect("an address");
+    node.instance.mirror.change(|node| {
+        node.addresses.insert((eth0, own));
+    });
+    node.run(SECOND * 2);
+    assert_eq!(problem(&mut node), 0);
+}
