@@ -132,6 +132,11 @@ impl PacketPath for MemoryPath {
             before == self.image,
             "the change is not one of these tables"
         );
+        // A record that changes is suspended no more.
+        let suspended = self.suspended.get_mut();
+        for (index, ..) in delta.adjacencies.iter() {
+            suspended.remove(index);
+        }
         self.image = to.clone();
         Ok(())
     }

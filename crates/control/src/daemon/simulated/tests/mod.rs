@@ -17,6 +17,7 @@ mod neighbors;
 mod notifications;
 mod packets;
 mod policies;
+mod random;
 mod refusals;
 mod takeover;
 
