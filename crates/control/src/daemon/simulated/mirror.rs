@@ -25,8 +25,8 @@ pub(crate) struct MemoryMirror {
     settings: bool,
     /// Notifications were lost: everything is read again at this time.
     resync: Option<Instant>,
-    /// A link stopped running, and its notification has not come yet.
-    awaits: bool,
+    /// A link that stopped running, until its notification comes, and whether that was reported.
+    awaits: Option<(IfIndex, bool)>,
     /// Neighbors that have not been confirmed for a while.
     pub stale: BTreeSet<(IfIndex, IpAddr)>,
     /// Neighbors that were requested, in order.
@@ -43,7 +43,7 @@ impl MemoryMirror {
             notified: Vec::new(),
             settings: false,
             resync: None,
-            awaits: false,
+            awaits: None,
             stale: BTreeSet::new(),
             requested: Vec::new(),
             lost_sids: BTreeMap::new(),
@@ -65,7 +65,7 @@ impl MemoryMirror {
     /// Reads everything, as a mirror that is opened does.
     pub fn read_again(&mut self) {
         self.notified.clear();
-        (self.settings, self.resync, self.awaits) = (false, None, false);
+        (self.settings, self.resync, self.awaits) = (false, None, None);
         self.known = Memory::new(self.kernel.clone());
     }
 
@@ -82,8 +82,8 @@ impl MemoryMirror {
     }
 
     /// Reports that a link has stopped running, before its notification.
-    pub fn stop_running(&mut self, stopped: bool) {
-        self.awaits = stopped;
+    pub fn stop_running(&mut self, link: IfIndex) {
+        self.awaits = Some((link, false));
     }
 
     fn copy(&mut self, changes: &Changes) {
@@ -151,7 +151,7 @@ impl NodeMirror for MemoryMirror {
 
     fn process_with(&mut self, urgent: &mut OnUrgent<'_>) -> Result<Changes, MirrorError> {
         if self.resync.is_some_and(|due| self.world.now() >= due) {
-            self.resync = None;
+            (self.resync, self.awaits) = (None, None);
             self.notified.clear();
             let all = between(self.known.node(), &self.kernel);
             self.copy(&all);
@@ -159,6 +159,10 @@ impl NodeMirror for MemoryMirror {
                 resynced: true,
                 ..all
             });
+        }
+        if let Some((link, false)) = self.awaits {
+            self.awaits = Some((link, true));
+            urgent(self.known.node(), Urgent::Link(link));
         }
         let mut all = self.known.take_changes();
         for changes in std::mem::take(&mut self.notified) {
@@ -169,6 +173,8 @@ impl NodeMirror for MemoryMirror {
             for link in down {
                 urgent(self.known.node(), Urgent::Link(*link));
             }
+            let is_awaited = |(link, _): &mut _| changes.links.contains(link);
+            self.awaits.take_if(is_awaited);
             self.copy(&changes);
             all.routes.extend(changes.routes);
             all.neighbors.extend(changes.neighbors);
@@ -199,7 +205,7 @@ impl NodeMirror for MemoryMirror {
     }
 
     fn awaits_links(&self) -> bool {
-        self.awaits
+        self.awaits.is_some()
     }
 
     fn lost_sids(&self) -> &BTreeMap<RouteKey, IfIndex> {

@@ -202,29 +202,40 @@ fn next_hops_of_a_link_that_went_down_are_suspended_until_the_tables_have_change
 }
 
 #[test]
-fn a_suspension_lasts_while_the_mirror_awaits_links_or_is_stale() {
-    for is_stale in [false, true] {
-        let mut node = with_two_routes();
-        node.ip_unread("link down eth1");
-        if is_stale {
-            node.turn();
-            node.ip_unread("link up eth1");
-            let resync = node.world.now() + SECOND;
-            node.instance.mirror.lose(resync);
-        } else {
-            node.instance.mirror.stop_running(true);
-        }
-        node.turn();
-        if is_stale {
-            node.run(SECOND * 2);
-        } else {
-            assert!(!node.instance.tables.kernel.suspended.borrow().is_empty());
-            node.instance.mirror.stop_running(false);
-            node.turn();
-        }
-        assert!(node.instance.tables.kernel.suspended.borrow().is_empty());
-        node.assert_compiled(TO, "afterwards");
-    }
+fn a_link_that_stops_is_suspended_before_its_notification_and_changed_by_it() {
+    let mut node = with_two_routes();
+    let eth1 = node.dev("eth1");
+    node.instance.mirror.stop_running(eth1);
+    node.turn();
+    assert_eq!(verdicts(&node), ["punt neighbor", "forward eth2"]);
+    node.run(SECOND);
+    let is_suspended = |node: &Simulation| {
+        let suspended = node.instance.tables.kernel.suspended.borrow();
+        !suspended.is_empty()
+    };
+    assert!(is_suspended(&node), "the notification has not come");
+    node.ip("link down eth1");
+    assert!(!is_suspended(&node));
+    node.assert_compiled(TO, "after the notification");
+    node.ip("link up eth1");
+    assert_eq!(verdicts(&node), ["forward eth1", "forward eth2"]);
+}
+
+#[test]
+fn a_suspension_lasts_until_a_stale_mirror_has_read_everything_again() {
+    let mut node = with_two_routes();
+    let eth1 = node.dev("eth1");
+    let resync = node.world.now() + SECOND;
+    node.instance.mirror.stop_running(eth1);
+    node.turn();
+    node.ip_unread("link down eth1");
+    node.ip_unread("link up eth1");
+    node.instance.mirror.lose(resync);
+    node.run(SECOND / 2);
+    assert_eq!(verdicts(&node), ["punt neighbor", "forward eth2"]);
+    node.run(SECOND);
+    assert_eq!(verdicts(&node), ["forward eth1", "forward eth2"]);
+    node.assert_compiled(TO, "afterwards");
 }
 
 #[test]
