@@ -12,9 +12,7 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
 
 use crate::support::frames::{ROUTING, destination6, ethernet, flow_label, ipv6, srh, udp};
-use crate::support::{
-    ROUTER, Star, begin, eventually, modes, output, printed, reasons, report, text_of,
-};
+use crate::support::{ROUTER, Star, begin, eventually, modes, printed, reasons, report};
 
 /// Number of flows, enough to measure shares.
 pub(super) const FLOWS: u32 = 1200;
@@ -162,7 +160,6 @@ fn a_policy_shares_flows_out_over_its_valid_lists_and_falls_back_as_it_says() {
         has_a_binding_sid(&bench, mode);
         falls_back(&bench, mode);
         steers_by_dscp(&bench, mode);
-        refuses(&bench);
         counts_anew(&bench, mode);
         bench.sidestep("route del 2001:db8:e::/48");
         bench.sidestep("policy del gold");
@@ -292,36 +289,4 @@ fn counts_anew(bench: &Bench, mode: &str) {
     ));
     assert_eq!(counted(), 0, "{mode}");
     bench.sidestep(&format!("policy replace {WEIGHTED}"));
-}
-
-fn refuses(bench: &Bench) {
-    for (line, why) in [
-        ("policy del gold", "a route leads into policy gold"),
-        ("policy del silver", "there is no policy silver"),
-        (
-            "policy add gold color 1 endpoint ::1 segs fc00::1",
-            "already",
-        ),
-        (
-            "policy add silver color 100 endpoint fc00:c::2 segs fc00::1",
-            "has that color and endpoint",
-        ),
-        (
-            "policy add silver color 1 endpoint ::1 bsid fc0f::b1 segs fc00::1",
-            "has that binding SID",
-        ),
-        ("route add 2001:db8:f::/48 policy silver", "no such policy"),
-        (
-            "route add fc0f::b1/128 policy gold",
-            "the binding SID of policy gold is",
-        ),
-    ] {
-        let words: Vec<&str> = line.split(' ').collect();
-        let refused = output(bench.star.router(), &words);
-        let text = text_of(&refused);
-        assert!(
-            !refused.status.success() && text.contains(why),
-            "{line}: {text}"
-        );
-    }
 }

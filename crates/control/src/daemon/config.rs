@@ -12,6 +12,7 @@ use sidestep_model::config::{File, Overlay, Running};
 use sidestep_model::node::Node;
 use sidestep_model::settings::Mode;
 
+use super::instance::RETRY;
 use super::names::KnownNames;
 use super::policy_batch::check_binding_sids;
 use super::{DaemonError, Devices, Instance, NodeMirror, Overview, PacketPath, System, ports};
@@ -39,9 +40,6 @@ impl Configuration {
         Ok(())
     }
 }
-
-/// Interval between attempts to restore the previous configuration.
-const RESTORE: Duration = Duration::from_secs(1);
 
 /// State of the daemon that a service manager follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,7 +404,7 @@ impl<S: System> Instance<S> {
             }
             Err(error) => {
                 let error = format!("the previous configuration could not be restored: {error}");
-                trial.until = now + RESTORE;
+                trial.until = now + RETRY;
                 self.configured.state.trial = Some(trial);
                 if self.configured.state.failed.as_ref() != Some(&error) {
                     program.log(&error);

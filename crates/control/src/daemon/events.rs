@@ -58,6 +58,8 @@ impl Daemon {
             self.instance.time.now = Instant::now();
             self.instance.continue_trace();
             self.instance.turn(program);
+            // A turn may compile for a while, and requests set terms that begin with them.
+            self.instance.time.now = Instant::now();
             stop = self.serve_requests(program);
             if self.take_hangup() {
                 // The log and the status have the error.

@@ -32,8 +32,8 @@ const SETTINGS_PERIOD: Duration = Duration::from_millis(100);
 /// Interval between surveys of the egresses whose peers TC may redirect to. A capture sees no
 /// redirected packets until the next survey.
 const PEERS_PERIOD: Duration = Duration::from_millis(250);
-/// Interval between retries of a change that failed.
-const RETRY: Duration = Duration::from_secs(1);
+/// Interval between retries of a change or a rollback that failed.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Poll less often when polling would use more than 1/25 of a CPU, as with very many interfaces.
 const SETTINGS_SHARE: u32 = 25;
 /// Interval of the status callback.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sidestep_model::config::entries::yaml;
 use sidestep_model::grammar::{Context, Words, neighbor, route};
@@ -9,7 +10,7 @@ use sidestep_model::node::{IfIndex, Link};
 use sidestep_model::route::{Owner, Route, RouteKey};
 
 use super::Simulation;
-use crate::api::{BatchLine, ConfigText, Noun, Request, Verb};
+use crate::api::{BatchLine, ConfigText, Request};
 
 impl Simulation {
     /// Executes `sidestep WORDS` for a change of the configuration.
@@ -129,14 +130,6 @@ impl Simulation {
 /// The request of a command.
 pub(crate) fn request(words: &str) -> Request {
     let words: Vec<&str> = words.split_whitespace().collect();
-    let nouns = [
-        ("route", Noun::Route),
-        ("rule", Noun::Rule),
-        ("policy", Noun::Policy),
-        ("vlan", Noun::Vlan),
-        ("domain", Noun::Domain),
-        ("ether", Noun::Ether),
-    ];
     match &words[..] {
         ["port", "add", name] => Request::AddPort {
             name: (*name).into(),
@@ -152,24 +145,18 @@ pub(crate) fn request(words: &str) -> Request {
         ["hmac", "del", key] => Request::DelHmac {
             key: key.parse().expect("a key"),
         },
-        [noun, verb, args @ ..] => {
-            let known = nouns.iter().find(|(name, _)| name == noun);
-            let Some((_, noun)) = known else {
-                panic!("{words:?} is no change")
-            };
-            Request::Change {
-                noun: *noun,
-                verb: match *verb {
-                    "add" => Verb::Add,
-                    "replace" | "set" => Verb::Replace,
-                    "del" => Verb::Del,
-                    other => panic!("{other} is no verb"),
-                },
-                args: args.iter().map(|word| (*word).to_owned()).collect(),
-            }
-        }
+        [noun, verb, args @ ..] => Request::Change {
+            noun: word(noun),
+            verb: word(verb),
+            args: args.iter().map(|word| (*word).to_owned()).collect(),
+        },
         _ => panic!("{words:?} is no change"),
     }
+}
+
+/// A noun or verb by its name in the protocol.
+fn word<T: DeserializeOwned>(name: &str) -> T {
+    serde_json::from_value(name.into()).expect("a word of the protocol")
 }
 
 /// `config apply` or `config diff` of a node file.

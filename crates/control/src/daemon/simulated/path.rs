@@ -74,11 +74,17 @@ impl MemoryPath {
             all.sent_packets += new.sent_packets;
             all.sent_bytes += new.sent_bytes;
         }
-        for route in self.image.routes.values() {
-            let new = native.route_counters(route.counter);
-            let mut all = self.routes_counted.borrow_mut();
-            let all = all.entry(route.counter).or_default();
-            all.packets = all.packets.max(new.packets + all.packets);
+        // Routes may share a counter.
+        let counters: BTreeSet<CounterId> = self
+            .image
+            .routes
+            .values()
+            .map(|route| route.counter)
+            .collect();
+        for counter in counters {
+            let new = native.route_counters(counter);
+            let all = self.routes_counted.get_mut().entry(counter).or_default();
+            all.packets += new.packets;
             all.bytes += new.bytes;
             all.errors += new.errors;
         }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use super::SECOND;
 use crate::api::Request;
-use crate::daemon::simulated::Simulation;
+use crate::daemon::simulated::{Simulation, request};
 use crate::report;
 
 /// A node whose report on all routes is longer than a socket buffer.
@@ -43,7 +43,7 @@ fn a_client_that_dies_in_the_middle_of_an_answer_leaves_no_trace() {
 #[test]
 fn a_client_that_dies_before_its_answer_has_changed_the_configuration_all_the_same() {
     let mut node = Simulation::new();
-    drop(node.serve(super::super::request(
+    drop(node.serve(request(
         "route add fc0f::/64 encap seg6 mode encap segs fc00:bb::e dev eth1",
     )));
     assert_eq!(node.verdict("fc0f::1"), "forward eth1");

@@ -46,6 +46,12 @@ fn until(node: &mut Simulation, expected: &str) -> Duration {
     })
 }
 
+fn was_always_up(node: &mut Simulation) {
+    let service = services(node).remove(0);
+    let found = (&service.state[..], service.downs);
+    assert_eq!(found, ("up", 0), "{service:?}");
+}
+
 /// A node whose service is up.
 fn up() -> Simulation {
     let mut node = all_ports();
@@ -114,12 +120,7 @@ fn an_answer_that_comes_late_counts() {
     answers(&node, SERVICE, INTERVAL * 3 / 4);
     node.all([MASQUERADING]);
     node.run(SECOND * 20);
-    let service = services(&mut node).remove(0);
-    assert_eq!(
-        (&service.state[..], service.downs),
-        ("up", 0),
-        "{service:?}"
-    );
+    was_always_up(&mut node);
 }
 
 #[test]
@@ -131,12 +132,7 @@ fn a_daemon_that_sleeps_for_an_hour_takes_no_service_down() {
         node.turn();
     }
     node.run(SECOND * 2);
-    let service = services(&mut node).remove(0);
-    assert_eq!(
-        (&service.state[..], service.downs),
-        ("up", 0),
-        "{service:?}"
-    );
+    was_always_up(&mut node);
 }
 
 #[test]

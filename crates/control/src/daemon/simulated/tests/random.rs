@@ -32,7 +32,7 @@ struct Day {
     /// None during a crash only.
     node: Option<Simulation>,
     random: Random,
-    /// What happened, for the message of a failure.
+    /// Log of the day, printed after a failure.
     story: Vec<String>,
     /// The configuration before one that waits for its confirmation.
     before_trial: Option<String>,
