@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 18
+#define SIDESTEP_ABI_VERSION 19
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -163,7 +163,11 @@ struct sidestep_port {
 	/* Bridge whose stations exchange frames with this port (bridge.h); 0: none */
 	__u32 bridge;
 	sidestep_adjacency_id egress; /* toward the stations of the port, with .bridge */
-	__u8 spare[4];                /* 0 */
+	/*
+	 * FIB view of the BFD discriminators of this node, in the first 4 bytes of an address; 0:
+	 * outside the SR domain, or none
+	 */
+	sidestep_view_id discriminators;
 };
 
 /* Key of a station: an Ethernet address that a bridge has learned, or that was added to its FDB. */
@@ -193,6 +197,8 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_RETURN_AD = 9,
 	/* of an HMAC Key ID: .policy is the index of the key; not a route */
 	SIDESTEP_ROUTE_HMAC_KEY = 10,
+	/* of a discriminator that S-BFD reflects; .inner: 1: Up, 0: AdminDown; not a route */
+	SIDESTEP_ROUTE_REFLECT = 11,
 	/* Endpoint behaviors. Routes from here on are SIDs and need SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	/*
@@ -518,6 +524,8 @@ enum sidestep_trace_kind {
 	/* a: view by port, b: route or 0; address: key */
 	SIDESTEP_TRACE_PORT_HOP = 22,
 	SIDESTEP_TRACE_TAG = 23, /* a: route.tag */
+	/* a: discriminator, b: its record; address: destination of the answer */
+	SIDESTEP_TRACE_REFLECT = 24,
 };
 
 struct sidestep_trace {

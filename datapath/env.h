@@ -36,6 +36,9 @@
  *                             adds a block of 64 bytes to a hash state with CPU instructions; false
  *                             if there are none (enum sidestep_hmac_algorithm)
  *   env_hmac_work(e)          HMAC buffers and cache of this CPU, valid until the packet is done
+ *   env_update_checksum(e, offset, from, to)
+ *                             updates the UDP checksum at `offset` after a change of 4 bytes, which are
+ *                             in network order; negative on failure
  *   env_now(e)                monotonic clock, in nanoseconds
  *   env_swap(word, value)     exchanges an 8-byte word; a full barrier
  *   env_barrier()             orders the reads before it and behind it
@@ -48,7 +51,7 @@
  *   env_trace(e, kind, a, b, address)
  *                             reports a step; expands to nothing in the plain kernel programs
  *
- * After env_shift, env_trim and env_pull every packet pointer has to be derived again.
+ * After env_shift, env_trim, env_pull and env_update_checksum every packet pointer has to be derived again.
  */
 #ifndef SIDESTEP_ENV_H
 #define SIDESTEP_ENV_H
@@ -188,6 +191,20 @@ INLINE int env_write_eth(ENV *e, __u32 at, _Bool push, struct eth_header eth, __
 }
 
 #ifndef SIDESTEP_TARGET_TC
+/* RFC 1624, RFC 8200 8.1: 0 would mean that there is no checksum. */
+INLINE int env_update_checksum(ENV *e, __u32 offset, __u32 from, __u32 to)
+{
+	__u8 *bytes = env_bytes(e, offset, 2);
+	__u16 checksum;
+
+	if (!bytes)
+		return -1;
+	checksum = checksum_update(load16(bytes), (__u16)from, (__u16)to);
+	checksum = checksum_update(checksum, (__u16)(from >> 16), (__u16)(to >> 16));
+	store16(bytes, checksum ? checksum : 0xffff);
+	return 0;
+}
+
 INLINE int env_tag_resize(ENV *e, _Bool push, __u16 id)
 {
 	struct eth_header eth;

@@ -211,6 +211,12 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return (int)bpf_skb_change_tail(e, length, 0);
 }
 
+/* The helper leaves a checksum that the egress device completes as it is. */
+INLINE int env_update_checksum(ENV *e, __u32 offset, __u32 from, __u32 to)
+{
+	return (int)bpf_l4_csum_replace(e, offset, from, to, BPF_F_MARK_MANGLED_0 | sizeof(from));
+}
+
 INLINE __u32 env_segment_size(ENV *e)
 {
 	return e->gso_size;

@@ -22,14 +22,18 @@
 #define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: .policy is a record of learned headers */
 #define PLAN_ENCAP_FRAME 0x100u  /* with PLAN_PUSH: encapsulate the frame, not its packet */
 #define PLAN_LAST_SEGMENT 0x200u /* copy the current destination to Segment List[0] at .srh */
+#define PLAN_REFLECT 0x400u      /* exchange the ends of an S-BFD probe (liveness.h) */
+/* with PLAN_REFLECT: answer that the reflector is down by configuration */
+#define PLAN_REFLECT_ADMIN_DOWN 0x800u
 
 /* packet.last */
 #define LAST_SIDESTEP_ONLY 1u /* the kernel does not have the route */
 #define LAST_PUNTS 2u         /* it leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */
 
 /* packet.taken */
-#define TAKEN_HEADEND 1u /* a headend was applied */
-#define TAKEN_WRITTEN 2u /* a push was carried out (commit.h): those bytes are gone */
+#define TAKEN_HEADEND 1u   /* a headend was applied */
+#define TAKEN_WRITTEN 2u   /* a push was carried out (commit.h): those bytes are gone */
+#define TAKEN_REFLECTED 4u /* an S-BFD probe becomes its answer */
 
 /* HMAC of the SRH (hmac/state.h). */
 struct packet_hmac {

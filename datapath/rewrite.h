@@ -10,6 +10,7 @@
 #include "flow.h"
 #include "hmac/sign.h"
 #include "insert.h"
+#include "liveness.h"
 #include "tag.h"
 #include "table/learned.h"
 #include "wire/eth.h"
@@ -289,12 +290,12 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, __u8 decrement, 
 		if (decrement) {
 			before = load16(ip + IPV4_TTL);
 			ip[IPV4_TTL] -= decrement;
-			checksum = ipv4_checksum_update(checksum, before, load16(ip + IPV4_TTL));
+			checksum = checksum_update(checksum, before, load16(ip + IPV4_TTL));
 		}
 		if (p->plan & PLAN_ECN) {
 			before = load16(ip);
 			ip[IPV4_TOS] = (__u8)((ip[IPV4_TOS] & ~ECN_MASK) | p->ecn);
-			checksum = ipv4_checksum_update(checksum, before, load16(ip));
+			checksum = checksum_update(checksum, before, load16(ip));
 		}
 		store16(ip + IPV4_CHECKSUM, checksum);
 	}
@@ -559,6 +560,8 @@ INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p,
 	if (unlikely(p->tag) && result == REWRITE_REFUSED)
 		return REWRITE_BROKEN;
 	p->tag = 0;
+	if (unlikely(p->plan & PLAN_REFLECT) && result == REWRITE_DONE && reflect_write(e, p) < 0)
+		return REWRITE_BROKEN;
 	if (likely(!p->hmac.key) || result != REWRITE_DONE)
 		return result;
 	if (hmac_sign(e, ETH_LENGTH, p->hmac.key) < 0)

@@ -10,6 +10,7 @@
 #include "endpoint.h"
 #include "fragment.h"
 #include "icmp.h"
+#include "liveness.h"
 #include "punt.h"
 #include "reverse_path.h"
 #include "route_select.h"
@@ -107,8 +108,17 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				return v == VERDICT_CONTINUE ? forward(r->adjacency) : v;
 			}
 			if (r->action == SIDESTEP_ROUTE_PUNT) {
-				p->last |= LAST_PUNTS;
-				return VERDICT_PUNT | r->reason;
+				v = VERDICT_PUNT | r->reason;
+				if (unlikely(liveness_is_asked(p, r)))
+					v = liveness(e, p);
+				if (VERDICT_KIND(v) == VERDICT_LOOKUP) {
+					p->visited[i] = VERDICT_ARGUMENT(v);
+					index = 0;
+					continue;
+				}
+				if (VERDICT_KIND(v) == VERDICT_PUNT)
+					p->last |= LAST_PUNTS;
+				return v;
 			}
 			if (r->action == SIDESTEP_ROUTE_DROP)
 				return VERDICT_DROP | r->reason;
@@ -119,6 +129,9 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			v = commit_push(e, p);
 			if (v != VERDICT_CONTINUE)
 				return v;
+			/* A SID is not the source of a probe. */
+			if (unlikely(p->plan & PLAN_REFLECT))
+				return drop(bfd);
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
 			v = endpoint(e, p, r);
 		}
@@ -182,7 +195,8 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	outcome->marked = p->plan == PLAN_FRAME && p->sidestep_only;
 	if (unlikely(p->plan == PLAN_FRAME))
 		result = REWRITE_DONE;
-	else if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
+	else if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH | PLAN_REFLECT)) &&
+		 p->frame_length == p->end)
 		result = rewrite_in_place(e, p, &adjacency);
 	else
 		result = rewrite_and_sign(e, p, &adjacency);

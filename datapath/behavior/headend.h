@@ -23,10 +23,11 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 		return punt(route_miss);
 	/*
 	 * One push per packet. An SRH is inserted into IPv6 only, and not together with a change of
-	 * another SRH's segments.
+	 * another SRH's segments, or of a probe.
 	 */
-	if ((p->plan & PLAN_PUSH) || (policy->kind == SIDESTEP_POLICY_INSERT &&
-				      (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
+	if ((p->plan & PLAN_PUSH) ||
+	    (policy->kind == SIDESTEP_POLICY_INSERT &&
+	     (p->version != 6 || (p->plan & (PLAN_LAST_SEGMENT | PLAN_REFLECT)))))
 		return punt(unsupported);
 	/* H.Encaps.L2 encapsulates the received frame, which has to be unmodified. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)

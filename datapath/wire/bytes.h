@@ -68,6 +68,19 @@ SIDESTEP_LOAD_STORE(64)
 /* A constant in network order. */
 #define BE16_CONST(x) ((__u16)((((x) & 0xffu) << 8) | (((x) >> 8) & 0xffu)))
 
+/*
+ * RFC 1624: updates the checksum after a change of one 16-bit word. All arguments are in network
+ * order.
+ */
+INLINE __u16 checksum_update(__u16 checksum, __u16 from, __u16 to)
+{
+	__u32 sum = (__u16)~checksum + (__u32)(__u16)~from + to;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)~sum;
+}
+
 /* An IPv6 address, or an IPv4 address in the first word, in network order. */
 struct address {
 	__u64 hi, lo; /* bytes 0-7 and 8-15 as they lie in memory */

@@ -62,19 +62,6 @@ INLINE __u16 ipv4_sum_fold(__u64 sum)
 }
 
 /*
- * RFC 1624: updates the checksum after a change of one 16-bit word. All arguments are in network
- * order.
- */
-INLINE __u16 ipv4_checksum_update(__u16 checksum, __u16 from, __u16 to)
-{
-	__u32 sum = (__u16)~checksum + (__u32)(__u16)~from + to;
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__u16)~sum;
-}
-
-/*
  * Addresses that are never forwarded: 224/4 and 255.255.255.255. In network order. 240/4 is
  * reserved, but routed like any other prefix, as in Linux (ipv4_is_lbcast).
  */

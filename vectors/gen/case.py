@@ -109,7 +109,7 @@ class Group:
             "  ports:",
         ]
         lines += [f"    {name}: {_flow(port)}" for name, port in self.node["ports"].items()]
-        for key in ("neighbors", "routes", "rules", "vlans", "domain", "policies", "ethers"):
+        for key in ("neighbors", "routes", "rules", "vlans", "domain", "policies", "ethers", "reflectors"):
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]

@@ -7,13 +7,14 @@ use sidestep_control::api::{self, BatchLine, Noun, Request, Verb};
 
 use crate::{Outcome, ether};
 
-const NOUNS: [(&str, Noun); 6] = [
+const NOUNS: [(&str, Noun); 7] = [
     ("route", Noun::Route),
     ("rule", Noun::Rule),
     ("policy", Noun::Policy),
     ("vlan", Noun::Vlan),
     ("domain", Noun::Domain),
     ("ether", Noun::Ether),
+    ("reflector", Noun::Reflector),
 ];
 const VERBS: [(&str, Verb); 3] = [
     ("add", Verb::Add),

@@ -1,13 +1,14 @@
-//! `sidestep route|rule|policy|vlan|domain add|replace|del|show`: entries that exist only in
+//! `sidestep route|rule|policy|vlan|domain|reflector add|replace|del|show`: entries that exist only in
 //! Sidestep.
 
 use std::io::Write;
 
 use clap::Subcommand;
 use sidestep_control::api::{self, Noun, Request, Verb};
+use sidestep_control::report;
 
-use crate::Outcome;
-use crate::show::List;
+use crate::show::{self, List};
+use crate::{Outcome, tables};
 
 /// Kind of entry: the arguments that describe one, and the output of `show`.
 pub trait Entry: clap::Args {
@@ -125,5 +126,31 @@ impl Entry for Domain {
 
     fn show(list: &List, out: &mut dyn Write) -> Outcome {
         list.show(Request::ShowDomain, "entry", out)
+    }
+}
+
+/// A reflector of S-BFD (RFC 7880): probes for its discriminator are answered in the packet path.
+#[derive(Debug, clap::Args)]
+pub struct Reflector {
+    /// DISCRIMINATOR [ admin-down ]
+    #[arg(required = true, trailing_var_arg = true, value_name = "ARG")]
+    pub args: Vec<String>,
+}
+
+impl Entry for Reflector {
+    const NOUN: Noun = Noun::Reflector;
+    type Show = List;
+
+    fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    fn show(list: &List, out: &mut dyn Write) -> Outcome {
+        show::show(
+            Request::ShowReflectors,
+            list.json,
+            out,
+            |reflectors: &report::Reflectors| vec![tables::reflectors(reflectors)],
+        )
     }
 }

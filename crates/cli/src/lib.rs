@@ -106,6 +106,9 @@ pub enum Command {
     /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
     Domain(entry::Command<entry::Domain>),
+    /// Manage the reflectors of S-BFD, which answer probes of other nodes
+    #[command(subcommand)]
+    Reflector(entry::Command<entry::Reflector>),
     /// Manage the VLAN tables of End.DX2V
     #[command(subcommand)]
     Vlan(entry::Command<entry::Vlan>),
@@ -136,7 +139,7 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain` or `trace`
+    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain`, `reflector` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -169,6 +172,7 @@ impl Cli {
             Command::Policy(command) => command.run(out),
             Command::Ether(command) => command.run(out),
             Command::Domain(command) => command.run(out),
+            Command::Reflector(command) => command.run(out),
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),
             Command::Oam(command) => oam::run(command, out),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use sidestep_control::report::{
-    Fpm, Fragments, HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service,
+    Fpm, Fragments, HmacKey, Oam, PortCounters, Reason, Reflector, ReturnPath, Route, Service,
 };
 
 /// Returns a table with these column heads and without borders. The columns in `right` are
@@ -37,6 +37,23 @@ pub fn names(names: &[&str]) -> String {
         Some(more @ 1..) => format!("{first} and {more} more"),
         _ => first,
     }
+}
+
+/// Returns the reflectors of S-BFD.
+pub fn reflectors(reflectors: &[Reflector]) -> Table {
+    let mut table = table(
+        &["discriminator", "state", "answers"],
+        &["discriminator", "answers"],
+    );
+    for it in reflectors {
+        let state = if it.admin_down { "admin-down" } else { "up" };
+        table.add_row([
+            it.discriminator.to_string(),
+            state.to_owned(),
+            it.answers.to_string(),
+        ]);
+    }
+    table
 }
 
 /// Returns the counters of ports.

@@ -282,6 +282,20 @@ pub type Vlans = Vec<String>;
 /// `domain show`: entries of the SR domain, as the arguments of `domain add`.
 pub type Domain = Vec<String>;
 
+/// `reflector show`.
+pub type Reflectors = Vec<Reflector>;
+
+/// A reflector of S-BFD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reflector {
+    /// Discriminator.
+    pub discriminator: u32,
+    /// Whether its answers have the state `AdminDown`.
+    pub admin_down: bool,
+    /// Probes that became answers.
+    pub answers: u64,
+}
+
 /// `policy show`.
 pub type Policies = Vec<Policy>;
 

@@ -67,7 +67,7 @@ table_index!(
 
 impl sidestep_port {
     /// Returns the views that packets of this port are looked up in; some may be `NONE`.
-    pub fn views(&self) -> [ViewId; 6] {
+    pub fn views(&self) -> [ViewId; 7] {
         [
             self.view6,
             self.view4,
@@ -75,6 +75,7 @@ impl sidestep_port {
             self.local_addrs4,
             self.domain,
             self.hmac_keys,
+            self.discriminators,
         ]
     }
 }

@@ -7,9 +7,10 @@ use crate::abi::{
     SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC,
     SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
     SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
-    SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
-    SIDESTEP_TRACE_TAG, ViewId, sidestep_action, sidestep_trace,
+    SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REFLECT,
+    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN,
+    SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH, SIDESTEP_TRACE_TAG, ViewId, sidestep_action,
+    sidestep_trace,
 };
 
 /// Address bytes of an event in network order. IPv4 occupies the first four bytes.
@@ -199,6 +200,13 @@ pub enum TraceEvent {
         /// The change.
         change: TagChange,
     },
+    /// A probe of S-BFD becomes its own answer.
+    Reflect {
+        /// Discriminator of the reflector.
+        discriminator: u32,
+        /// Destination address of the answer.
+        destination: AddressBytes,
+    },
     /// The HMAC of the SRH was verified.
     Hmac {
         /// HMAC Key ID.
@@ -344,6 +352,10 @@ impl TraceEvent {
                 offset: a,
                 segment: address,
             },
+            SIDESTEP_TRACE_REFLECT => Self::Reflect {
+                discriminator: a,
+                destination: address,
+            },
             SIDESTEP_TRACE_HMAC => Self::Hmac {
                 key: a,
                 failure: Reason::from_number(b).filter(|_| b != 0),
@@ -367,8 +379,8 @@ mod tests {
                 ..Default::default()
             })
         };
-        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_TAG).all(|kind| event(kind).is_some()));
+        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_REFLECT).all(|kind| event(kind).is_some()));
         assert_eq!(event(0), None);
-        assert_eq!(event(SIDESTEP_TRACE_TAG + 1), None);
+        assert_eq!(event(SIDESTEP_TRACE_REFLECT + 1), None);
     }
 }

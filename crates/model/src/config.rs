@@ -49,8 +49,9 @@ use crate::behavior::check::Wrong;
 use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::ether::Ethers;
-use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan, vrf};
+use crate::grammar::{Context, Names, Words, domain, neighbor, reflector, route, rule, vlan, vrf};
 use crate::hmac::HmacKeys;
+use crate::liveness::Reflectors;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
@@ -95,6 +96,8 @@ pub struct File {
     vrfs: Vec<Spanned<String>>,
     /// `sidestep domain add` lines.
     domain: Vec<Spanned<String>>,
+    /// `sidestep reflector add` lines.
+    reflectors: Vec<Spanned<String>>,
     /// `sidestep policy add` lines.
     policies: Vec<Spanned<String>>,
     /// `sidestep ether add` lines.
@@ -167,6 +170,8 @@ pub struct Overlay {
     pub vlans: VlanTables,
     /// The SR domain.
     pub domain: Domain,
+    /// Reflectors of S-BFD.
+    pub reflectors: Reflectors,
     /// See [`Node::oam_rate`].
     pub oam_rate: u32,
     /// See [`Node::settings`].
@@ -296,6 +301,7 @@ impl File {
         check_all_services(&lines, &node.routes, &node)?;
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         node.domain = self.domain(&context(&node, Owner::Sidestep))?;
+        node.reflectors = self.reflectors()?;
         node.ethers = self.ethers(&policies)?;
         node.add_ethers(policies, steering.into_values());
         node.steer();
@@ -371,6 +377,7 @@ impl File {
         check_all_services(&lines, &overlay.routes, names)?;
         overlay.vlans = self.vlans(&ctx)?;
         overlay.domain = self.domain(&ctx)?;
+        overlay.reflectors = self.reflectors()?;
         Ok(overlay)
     }
 
@@ -416,6 +423,18 @@ impl File {
             let text = domain::print(&entry);
             if !all.add(entry) {
                 return Err(twice(&words, "entry of the domain", text));
+            }
+        }
+        Ok(all)
+    }
+
+    fn reflectors(&self) -> Result<Reflectors, ConfigError> {
+        let mut all = Reflectors::new();
+        for line in &self.reflectors {
+            let mut words = yaml::words(line);
+            let (discriminator, it) = reflector::parse(&mut words)?;
+            if all.insert(discriminator, it).is_some() {
+                return Err(twice(&words, "reflector", discriminator.to_string()));
             }
         }
         Ok(all)

@@ -15,6 +15,7 @@ pub mod ether;
 pub mod neighbor;
 pub mod policy;
 mod proxy;
+pub mod reflector;
 pub mod route;
 pub mod rule;
 pub(crate) mod value;

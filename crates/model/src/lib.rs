@@ -11,6 +11,7 @@ pub mod error;
 pub mod ether;
 pub mod grammar;
 pub mod hmac;
+pub mod liveness;
 pub mod node;
 pub mod policy;
 pub mod route;

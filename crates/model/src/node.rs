@@ -14,6 +14,7 @@ use crate::bridge::{BridgePort, Stations};
 use crate::domain::Domain;
 use crate::ether::Ethers;
 use crate::hmac::HmacKeys;
+use crate::liveness::Reflectors;
 use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
@@ -235,6 +236,8 @@ pub struct Node {
     pub vlans: VlanTables,
     /// The SR domain. Packets from outside ports cannot reach its SIDs. Sidestep-only.
     pub domain: Domain,
+    /// Reflectors of S-BFD. Sidestep-only.
+    pub reflectors: Reflectors,
     /// Rate limit for copies of packets with the O-flag (RFC 9259 2.1.1), per second and port. 0
     /// ignores the flag.
     pub oam_rate: u32,

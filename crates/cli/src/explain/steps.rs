@@ -71,6 +71,15 @@ pub enum Step {
         /// Description.
         summary: &'static str,
     },
+    /// A probe of S-BFD becomes its own answer.
+    Reflect {
+        /// Discriminator of the reflector.
+        discriminator: u32,
+        /// Destination address of the answer.
+        to: IpAddr,
+        /// Section that specifies it.
+        source: &'static str,
+    },
     /// The outermost VLAN tag of the frame changes.
     Tag {
         /// The change.
@@ -327,6 +336,14 @@ fn header_step(names: Names<'_>, event: TraceEvent, destination: &mut IpAddr) ->
         (std::mem::replace(destination, next), next)
     };
     Some(match event {
+        Event::Reflect {
+            discriminator,
+            destination,
+        } => Step::Reflect {
+            discriminator,
+            to: replace(destination).1,
+            source: "RFC 7880 7.2",
+        },
         Event::Srh {
             segments_left: left,
             destination,

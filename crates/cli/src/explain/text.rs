@@ -168,6 +168,15 @@ fn words(step: &Step) -> (&str, String, &str) {
             source,
         ),
         Step::Tag { summary } => ("tag", summary.clone(), ""),
+        Step::Reflect {
+            discriminator,
+            to,
+            source,
+        } => (
+            "S-BFD",
+            format!("reflector {discriminator} answers to {to}"),
+            source,
+        ),
         Step::PortHop { summary } => ("next hop", (*summary).to_owned(), ""),
         Step::Class {
             dscp,

@@ -215,7 +215,7 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
     let mut routes = Vec::new();
     let counted = index.counters.keys().filter_map(|of| match of {
         Counted::Route(key) | Counted::List(key, _) => Some(key),
-        Counted::ReturnPath(..) => None,
+        Counted::ReturnPath(..) | Counted::Reflector(_) => None,
     });
     for key in counted.collect::<BTreeSet<_>>() {
         let Some(found) = node.routes.get(key) else {

@@ -33,6 +33,7 @@ mod interfaces;
 mod l3vpn;
 mod left_behind;
 mod lifecycle;
+mod liveness;
 mod many;
 mod metrics;
 mod monitor;

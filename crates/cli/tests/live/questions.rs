@@ -134,7 +134,7 @@ fn route_get_says_forward_where_tc_sends_the_packets_of_an_xdp_port() {
 }
 
 #[test]
-fn explain_builds_a_packet_from_addresses() {
+fn explain_builds_a_packet_from_addresses_or_reads_it_from_a_capture() {
     let Some(_turn) = begin() else {
         return;
     };
@@ -164,28 +164,23 @@ fn explain_builds_a_packet_from_addresses() {
     assert_eq!(advance["segments_left"], serde_json::json!([2, 1]));
     assert_eq!(advance["destination"][1], "fc00:bb::f");
 
-    let refused = |words: &str| {
+    let refused_words = |words: &str| {
         refused(
             &star,
             &[&["explain"][..], &words.split(' ').collect::<Vec<_>>()].concat(),
         )
     };
-    assert!(refused("fc00:a::2 10.0.0.1").contains("expected two IPv6 or two IPv4 addresses"));
-    assert!(refused("10.0.0.1 10.0.0.2 fc00:5::e").contains("needs IPv6 addresses"));
-    let unknown = refused("fc00:a::2 fc0c::1 --port eth7");
+    assert!(
+        refused_words("fc00:a::2 10.0.0.1").contains("expected two IPv6 or two IPv4 addresses")
+    );
+    assert!(refused_words("10.0.0.1 10.0.0.2 fc00:5::e").contains("needs IPv6 addresses"));
+    let unknown = refused_words("fc00:a::2 fc0c::1 --port eth7");
     assert!(
         unknown.contains("eth7: not attached; attached ports are eth0, eth1"),
         "{unknown}"
     );
-}
 
-#[test]
-fn explain_reads_a_packet_of_a_capture() {
-    let Some(_turn) = begin() else {
-        return;
-    };
-    let star = star("livecapture");
-    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    // A packet of a capture.
     let ends = ["fc00:a::2", "fc0c::1"].map(|text| text.parse().expect("an address"));
     let frame = |data: &[u8]| {
         let packet = udp(ends[0], ends[1], 64, data);

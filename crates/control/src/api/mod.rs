@@ -87,6 +87,8 @@ pub enum Request {
     ShowVlans,
     /// [`crate::report::Domain`].
     ShowDomain,
+    /// [`crate::report::Reflectors`].
+    ShowReflectors,
     /// [`crate::report::Policies`].
     ShowPolicies,
     /// [`crate::report::Ethers`].
@@ -278,6 +280,8 @@ pub enum Noun {
     Domain,
     /// An ether device.
     Ether,
+    /// A reflector of S-BFD.
+    Reflector,
 }
 
 /// Operation on a route, rule, policy or entry.

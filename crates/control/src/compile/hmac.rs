@@ -160,7 +160,7 @@ impl RouteCompiler<'_> {
             let content = key(id, content);
             let Ok(slot) = self.store.indices.hmac_keys.index_of(&content) else {
                 let rest = self.store.punt(PUNT_hmac)?;
-                self.store.put_prefix(of_ids(view, 0, 0), Some(rest));
+                self.store.put_prefix(of_number(view, 0, 0), Some(rest));
                 break;
             };
             self.store.put_hmac_key(slot, &content);
@@ -168,7 +168,7 @@ impl RouteCompiler<'_> {
                 policy: slot.0,
                 ..record(SIDESTEP_ROUTE_HMAC_KEY)
             })?;
-            self.store.put_prefix(of_ids(view, id, 32), Some(route));
+            self.store.put_prefix(of_number(view, id, 32), Some(route));
             self.hmac_keys.insert(id, slot);
         }
         Ok(view)
@@ -204,9 +204,10 @@ impl RouteCompiler<'_> {
     }
 }
 
-fn of_ids(view: ViewId, id: u32, length: u8) -> FibKey {
+/// Returns the key of a number in a view of numbers, which are the first 4 bytes of an address.
+pub(super) fn of_number(view: ViewId, number: u32, length: u8) -> FibKey {
     let mut address = [0; 16];
-    address[..4].copy_from_slice(&id.to_be_bytes());
+    address[..4].copy_from_slice(&number.to_be_bytes());
     FibKey {
         view,
         address,

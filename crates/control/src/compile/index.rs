@@ -122,6 +122,8 @@ pub enum Counted {
     List(RouteKey, ListId),
     /// Return path of services by this port and inner type.
     ReturnPath(IfIndex, InnerType),
+    /// A reflector of S-BFD, by its discriminator.
+    Reflector(u32),
 }
 
 /// The SID of an SR proxy.

@@ -33,6 +33,8 @@ pub(super) enum ViewKey {
     Own(IfIndex, Family),
     /// The SID blocks of the SR domain.
     Domain,
+    /// BFD discriminators of the node.
+    Discriminators,
 }
 
 /// Key of a group.

@@ -23,6 +23,7 @@ mod index;
 mod indices;
 mod kept;
 mod keys;
+mod liveness;
 mod lookups;
 mod merge;
 mod object;

@@ -61,11 +61,15 @@ impl ViewBuilder<'_> {
             .map(|(family, chains)| (family, Arc::new(chains)))
             .collect();
         let hmac_keys = self.routes.hmac_view()?;
+        let discriminators = self.routes.discriminators()?;
         for &port in ports {
-            let record = sidestep_port {
+            let mut record = sidestep_port {
                 hmac_keys,
                 ..self.port(port)?
             };
+            if record.domain.is_none() {
+                record.discriminators = discriminators;
+            }
             for view in record.views() {
                 self.routes.store.indices.views.acquire(view);
             }

@@ -10,7 +10,9 @@ use sidestep_model::config::{
 };
 use sidestep_model::domain::Entry;
 use sidestep_model::ether::{Ether, EtherPath};
-use sidestep_model::grammar::{Context, Names, Style, Words, domain, policy, route, rule, vlan};
+use sidestep_model::grammar::{
+    Context, Names, Style, Words, domain, policy, reflector, route, rule, vlan,
+};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
@@ -148,6 +150,7 @@ pub(crate) fn change(
         Noun::Policy => change_policy(own, node, verb, args),
         Noun::Vlan => change_vlan(own, names, verb, args),
         Noun::Domain => change_domain(own, node, verb, args),
+        Noun::Reflector => change_reflector(own, verb, args),
         Noun::Ether => super::ether::change(own, node, verb, args),
     }?;
     Ok(Changed::Other)
@@ -249,6 +252,28 @@ fn change_domain(
     if !own.domain.add(entry) && verb == Verb::Add {
         return Err(format!("the entry exists already: {text}"));
     }
+    Ok(())
+}
+
+/// Executes `sidestep reflector VERB WORDS`. On an error nothing changes.
+fn change_reflector(own: &mut Overlay, verb: Verb, words: &[String]) -> Result<(), String> {
+    let (discriminator, it) =
+        reflector::parse(&mut Words::from_args(words)).map_err(|error| error.to_string())?;
+    if verb == Verb::Del {
+        return match own.reflectors.remove(&discriminator) {
+            Some(_) => Ok(()),
+            None => Err("there is no such reflector (see `sidestep reflector show`)".into()),
+        };
+    }
+    if verb == Verb::Add
+        && let Some(there) = own.reflectors.get(&discriminator)
+    {
+        let words = reflector::print(discriminator, *there);
+        return Err(format!(
+            "the reflector exists already: {words} (use `replace`)"
+        ));
+    }
+    own.reflectors.insert(discriminator, it);
     Ok(())
 }
 

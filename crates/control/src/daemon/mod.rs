@@ -27,6 +27,7 @@ mod orphans;
 mod own;
 mod packet_path;
 mod parts;
+mod paths;
 mod peers;
 mod policies;
 mod policy_batch;

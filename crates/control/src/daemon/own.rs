@@ -202,6 +202,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     node.vlans
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
     node.domain = own.domain.clone();
+    node.reflectors.clone_from(&own.reflectors);
     node.oam_rate = own.oam_rate;
     node.settings = own.settings;
     node.hmac_keys.extend(own.hmac_keys.clone());

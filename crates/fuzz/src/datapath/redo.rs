@@ -4,6 +4,7 @@
 
 use sidestep_datapath::abi::{
     PUNT_local, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, SIDESTEP_ROUTE_END_B6_INSERT,
+    SIDESTEP_ROUTE_REFLECT,
 };
 use std::collections::BTreeMap;
 
@@ -68,6 +69,8 @@ struct Decided {
     restored: Option<Vec<u8>>,
     adjacency: Option<AdjacencyId>,
     tag: Option<TagChange>,
+    /// The packet is a probe of S-BFD and becomes its answer. Whether the reflector is down.
+    reflected: Option<bool>,
     which_srh_is_unknown: bool,
 }
 
@@ -150,7 +153,8 @@ impl Tables<'_> {
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
         let pushes = decided.policy.is_some() || decided.restored.is_some();
         let leaves = decided.adjacency.is_some() || halfway;
-        let decrement = if is_kind(SIDESTEP_POLICY_ENCAPS_L2) {
+        let decrement = if is_kind(SIDESTEP_POLICY_ENCAPS_L2) || decided.reflected.is_some() {
+            // An answer begins here.
             0
         } else if leaves || pushes {
             decided.sids.max(1)
@@ -163,6 +167,9 @@ impl Tables<'_> {
         } else {
             current(arrived, &decided, decrement)?
         };
+        if let Some(is_down) = decided.reflected {
+            edit::reflect(&mut packet, is_down)?;
+        }
         let current_length = packet.len();
         let mut ether_type = [0x86, 0xdd];
         let mut any_label = false;
@@ -339,12 +346,25 @@ fn decide(
                 decided.segments_left = decided.segments_left.filter(|(srh, _)| *srh != at);
             }
             TraceEvent::Tag { change } => decided.tag = Some(change),
+            TraceEvent::Reflect { discriminator, .. } => {
+                decided.reflected = Some(is_admin_down(image, discriminator)?);
+            }
             TraceEvent::Push { policy, .. } => decided.policy = Some(policy),
             TraceEvent::Forward { adjacency, .. } => decided.adjacency = Some(adjacency),
             _ => {}
         }
     }
     (decided.at != 0).then_some(decided)
+}
+
+/// Returns whether this reflector of S-BFD is down by configuration.
+fn is_admin_down(image: &Image, discriminator: u32) -> Option<bool> {
+    let mut reflectors = image.fib.iter().filter_map(|(key, route)| {
+        let is_key = key.address[..4] == discriminator.to_be_bytes() && key.length == 32;
+        let record = image.routes.get(route).filter(|_| is_key)?;
+        (u32::from(record.action) == SIDESTEP_ROUTE_REFLECT).then_some(record)
+    });
+    Some(reflectors.next()?.inner == 0)
 }
 
 /// Records the headers that a dynamic proxy learns from a packet, per inner flow if the proxy

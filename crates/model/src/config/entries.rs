@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
-use crate::grammar::{Names, Style, domain, ether, neighbor, policy, route, rule, vlan, vrf};
+use crate::grammar::{
+    Names, Style, domain, ether, neighbor, policy, reflector, route, rule, vlan, vrf,
+};
 use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
 
@@ -54,7 +56,7 @@ impl Difference {
 }
 
 /// Keys whose value is a list.
-const LISTS: [&str; 9] = [
+const LISTS: [&str; 10] = [
     PORTS,
     "neighbors",
     "routes",
@@ -62,6 +64,7 @@ const LISTS: [&str; 9] = [
     "vlans",
     "vrfs",
     "domain",
+    "reflectors",
     "policies",
     "ethers",
 ];
@@ -128,6 +131,9 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
     }
     for it in own.domain.entries() {
         add("domain", domain::print(&it));
+    }
+    for (discriminator, it) in &own.reflectors {
+        add("reflectors", reflector::print(*discriminator, *it));
     }
     for (name, it) in &own.policies {
         add("policies", policy::print(name, it));

@@ -64,6 +64,9 @@ pub struct Node {
     /// Entries of the SR domain, which Linux does not have.
     #[serde(default)]
     pub domain: Vec<String>,
+    /// Reflectors of S-BFD, which Linux does not have.
+    #[serde(default)]
+    pub reflectors: Vec<String>,
     /// `ip sr tunsrc set`.
     #[serde(default)]
     pub tunsrc: Option<String>,

@@ -137,3 +137,31 @@ fn set_payload_length(packet: &mut [u8]) {
     let length = (packet.len() - IPV6) as u16;
     packet[4..6].copy_from_slice(&length.to_be_bytes());
 }
+
+/// Makes the answer of an S-BFD probe, which is the UDP payload of this IPv6 packet.
+pub(super) fn reflect(packet: &mut [u8], is_down: bool) -> Option<()> {
+    let packet = packet.get_mut(..40 + 8 + 24)?;
+    let sum = |packet: &[u8]| -> i64 {
+        let words = packet[48..].chunks(2);
+        words
+            .map(|word| i64::from(word[0]) << 8 | i64::from(word[1]))
+            .sum()
+    };
+    let before = sum(packet);
+    let (source, destination) = packet[8..40].split_at_mut(16);
+    source.swap_with_slice(destination);
+    packet[7] = 255;
+    packet.swap(40, 42);
+    packet.swap(41, 43);
+    (0..4).for_each(|byte| packet.swap(52 + byte, 56 + byte));
+    let is_polled = packet[49] & 0x20 != 0;
+    packet[48] = if is_down { 0x27 } else { 0x20 };
+    packet[49] = if is_down { 0 } else { 0xc0 } | if is_polled { 0x10 } else { 0 };
+    packet[64..68].copy_from_slice(&1000_u32.to_be_bytes());
+    // RFC 1071: the complement of the sum is in the field.
+    let field = i64::from(u16::from_be_bytes([packet[46], packet[47]]));
+    let field = (field + before - sum(packet)).rem_euclid(0xffff) as u16;
+    let field = if field == 0 { 0xffff } else { field };
+    packet[46..48].copy_from_slice(&field.to_be_bytes());
+    Some(())
+}
