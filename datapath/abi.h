@@ -98,6 +98,7 @@ typedef __u32 sidestep_counter_id;    /* slot in the route counters */
 typedef __u32 sidestep_header_set_id; /* headers that END_AD learned */
 typedef __u32 sidestep_key_slot;      /* HMAC key; not its HMAC Key ID */
 typedef __u32 sidestep_flow_table_id; /* table of flows */
+typedef __u32 sidestep_session_id;    /* session of a path */
 
 /* Bit in the key of a VLAN table: the tag is present. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
@@ -199,6 +200,8 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_HMAC_KEY = 10,
 	/* of a discriminator that S-BFD reflects; .inner: 1: Up, 0: AdminDown; not a route */
 	SIDESTEP_ROUTE_REFLECT = 11,
+	/* of a discriminator of a session: .policy is the index of the session; not a route */
+	SIDESTEP_ROUTE_SESSION = 12,
 	/* Endpoint behaviors. Routes from here on are SIDs and need SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	/*
@@ -357,8 +360,36 @@ struct sidestep_policy {
 	sidestep_view_id view; /* FIB view of the first segment; 0: that of the port */
 	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
 	sidestep_key_slot hmac_key;
+	/*
+	 * While .session is down, packets take .backup. 0: no session, or no backup. One store of
+	 * both changes them.
+	 */
+	sidestep_session_id session;
+	sidestep_policy_id backup;
 	__u8 first[16];                   /* first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
+};
+
+/* LIMIT: sessions of all paths: one for each flow of a path. */
+#define SIDESTEP_SESSIONS 8192
+
+/* session.answered: the state in the last answer (RFC 5880 4.1), in the low bits of its time. */
+#define SIDESTEP_ANSWER_STATE 3u
+
+/*
+ * Session that probes a path. The control plane writes the fields from .discriminator on before a
+ * discriminator refers to the record, and .down at any time. The packet path writes the others.
+ */
+struct sidestep_session {
+	/* arrival of the last answer, in nanoseconds (monotonic), with its state; 0: none yet */
+	__u64 answered;
+	__u64 answers;       /* number of them */
+	__u32 discriminator; /* of this end; 0: unused record */
+	__u32 remote;        /* discriminator of the reflector; that of this end for a loopback */
+	__u32 down;          /* 1: policies with this session take their backup */
+	__u32 reserved;      /* 0 */
+	__u8 source[16];     /* of the answers */
+	__u8 spare[16];      /* 0 */
 };
 
 /* HMAC algorithms, numbered as in include/uapi/linux/seg6_hmac.h. IANA has no registry for them. */
@@ -474,7 +505,8 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_resolve_request, 24);
-SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
+SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 24 + 16 + SIDESTEP_HEADER_MAX);
+SIDESTEP_ASSERT_SIZE(struct sidestep_session, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_key, 80);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_known, 8 + SIDESTEP_HMAC_TEXT_MAX + 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
@@ -526,6 +558,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_TAG = 23, /* a: route.tag */
 	/* a: discriminator, b: its record; address: destination of the answer */
 	SIDESTEP_TRACE_REFLECT = 24,
+	SIDESTEP_TRACE_BACKUP = 25, /* a: policy whose session is down, b: its backup */
 };
 
 struct sidestep_trace {

@@ -24,7 +24,7 @@
  *   env_trim(e, length)       cuts the frame to `length` bytes; negative if refused
  *   env_segment_size(e)       payload bytes of each segment that GSO makes of the frame; 0: no GSO
  *   env_port(e, index), env_route, env_group, env_adjacency, env_policy, env_hmac_key,
- *   env_learned, env_flow_set
+ *   env_learned, env_flow_set, env_session
  *                             the record at `index`, or NULL
  *   env_station(e, key)       the station of a bridge, or NULL
  *   env_fib_lookup(e, view, address)

@@ -203,6 +203,11 @@ INLINE struct sidestep_flow_set *env_flow_set(ENV *e, __u32 index)
 	return index < e->tables->flow_set_count ? &e->tables->flow_sets[index] : 0;
 }
 
+INLINE struct sidestep_session *env_session(ENV *e, __u32 index)
+{
+	return index < e->tables->session_count ? &e->tables->sessions[index] : 0;
+}
+
 INLINE __u64 env_now(ENV *e)
 {
 	return e->tables->now;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The reflector of Seamless BFD (RFC 7880, RFC 7881). A probe for a discriminator of this node becomes
- * its own answer, of the same length, and is looked up like any packet. Neither the kernel nor the
- * daemon takes part.
+ * Liveness of paths by Seamless BFD (RFC 7880, RFC 7881): the reflector, and answers to the probes of
+ * this node. A probe for a reflector becomes its own answer, of the same length, and is looked up like
+ * any packet. Neither the kernel nor the daemon takes part. The daemon sends the probes of this node;
+ * the packet path notes when their answers arrive, so that a late daemon does not take a path for dead.
  */
 #ifndef SIDESTEP_LIVENESS_H
 #define SIDESTEP_LIVENESS_H
@@ -31,9 +32,45 @@ INLINE _Bool bfd_is_valid(const __u8 *bfd, __u32 length)
 }
 
 /*
- * Decides about a UDP packet to an address of this node. A probe of S-BFD is planned to return to its
- * source: the verdict is a lookup, with the counter slot of the reflector. All others stay with the
- * kernel, also those for a discriminator that is not of Sidestep.
+ * Takes the answer to a probe of this node: notes when it arrived, and its state. RFC 7880 7.3.3: it
+ * has the discriminators of both ends and the address of the probed one, and Demand is clear.
+ */
+INLINE verdict session_answer(ENV *e, __u32 index, const __u8 *ip, const __u8 *udp)
+{
+	struct sidestep_session *session = env_session(e, index);
+	const __u8 *bfd = udp + UDP_LENGTH;
+	struct address source = load_address(ip + IPV6_SOURCE);
+	__u8 state = bfd[BFD_STATE] >> BFD_STATE_SHIFT;
+	__u32 remote = load32(bfd + BFD_MY_DISCRIMINATOR);
+	_Bool loopback;
+
+	if (!session)
+		return punt(local);
+	loopback = session->remote == session->discriminator;
+	if (be32(remote) != session->remote ||
+	    source.hi != ((const volatile __u64 *)session->source)[0] ||
+	    source.lo != ((const volatile __u64 *)session->source)[1])
+		return drop(bfd);
+	if (load16(udp + UDP_DESTINATION_PORT) == BFD_ECHO_PORT) {
+		if (!loopback)
+			return drop(bfd);
+	} else if (loopback || load16(udp + UDP_SOURCE_PORT) != SBFD_PORT ||
+		   (bfd[BFD_STATE] & BFD_DEMAND)) {
+		return drop(bfd);
+	}
+	/* RFC 7880 7.2.3: a reflector has no other state. */
+	if (state != BFD_STATE_UP >> BFD_STATE_SHIFT && state != BFD_STATE_ADMIN_DOWN)
+		return drop(bfd);
+	session->answered = (env_now(e) & ~(__u64)SIDESTEP_ANSWER_STATE) | state;
+	session->answers++;
+	return drop(probe_answer);
+}
+
+/*
+ * Decides about a UDP packet to an address of this node. An answer to a probe of this node ends here. A
+ * probe of S-BFD is planned to return to its source: the verdict is a lookup, with the counter slot of
+ * the reflector. All others stay with the kernel, also those for a discriminator that is not of
+ * Sidestep.
  */
 SUBPROGRAM verdict liveness(ENV *e, struct packet *p)
 {
@@ -42,29 +79,38 @@ SUBPROGRAM verdict liveness(ENV *e, struct packet *p)
 	struct address key = {0, 0};
 	const __u8 *ip, *udp, *bfd;
 	__u32 index, length;
+	__u16 from, to;
+	_Bool valid;
 
 	if (!p || !port || !port->discriminators)
 		return punt(local);
 	udp = env_bytes(e, p->cursor, UDP_LENGTH + BFD_LENGTH);
 	ip = env_bytes(e, p->l3, IPV6_LENGTH);
-	if (!udp || !ip || load16(udp + UDP_DESTINATION_PORT) != SBFD_PORT)
+	if (!udp || !ip)
+		return punt(local);
+	from = load16(udp + UDP_SOURCE_PORT);
+	to = load16(udp + UDP_DESTINATION_PORT);
+	if (to != SBFD_PORT && to != BFD_ECHO_PORT && from != SBFD_PORT)
 		return punt(local);
 	bfd = udp + UDP_LENGTH;
-	length = be16(load16(udp + UDP_LENGTH_FIELD));
 	key.hi = load32(bfd + BFD_YOUR_DISCRIMINATOR);
 	index = env_fib_lookup(e, port->discriminators, key);
 	r = env_route(e, index);
-	if (!index || !r || r->action != SIDESTEP_ROUTE_REFLECT)
+	if (!index || !r)
+		return punt(local);
+	/* RFC 8200 8.1: UDP over IPv6 has a checksum. */
+	length = be16(load16(udp + UDP_LENGTH_FIELD));
+	valid = length >= UDP_LENGTH + BFD_LENGTH && p->cursor + length <= p->end &&
+		load16(udp + UDP_CHECKSUM) && bfd_is_valid(bfd, length - UDP_LENGTH);
+	if (r->action == SIDESTEP_ROUTE_SESSION)
+		return valid ? session_answer(e, r->policy, ip, udp) : drop(bfd);
+	if (r->action != SIDESTEP_ROUTE_REFLECT || to != SBFD_PORT)
 		return punt(local);
 	/*
 	 * RFC 7881 3: an answer comes from the reflector's port. RFC 7880 7.2.2: a probe has Demand
 	 * set, and an answer has not. An answer is therefore never answered.
 	 */
-	if (load16(udp + UDP_SOURCE_PORT) == SBFD_PORT || !(bfd[BFD_STATE] & BFD_DEMAND))
-		return drop(bfd);
-	/* RFC 8200 8.1: UDP over IPv6 has a checksum. */
-	if (length < UDP_LENGTH + BFD_LENGTH || p->cursor + length > p->end ||
-	    !load16(udp + UDP_CHECKSUM) || !bfd_is_valid(bfd, length - UDP_LENGTH))
+	if (!valid || from == SBFD_PORT || !(bfd[BFD_STATE] & BFD_DEMAND))
 		return drop(bfd);
 	p->plan |= r->inner ? PLAN_REFLECT : PLAN_REFLECT | PLAN_REFLECT_ADMIN_DOWN;
 	p->taken |= TAKEN_REFLECTED;

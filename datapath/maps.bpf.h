@@ -137,6 +137,14 @@ struct {
 } flow_sets SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_SESSIONS);
+	__type(key, __u32);
+	__type(value, struct sidestep_session);
+} sessions SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, SIDESTEP_REPORT_RING);
 } reports SEC(".maps");
@@ -237,6 +245,11 @@ INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
 INLINE struct sidestep_flow_set *env_flow_set(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&flow_sets, &index);
+}
+
+INLINE struct sidestep_session *env_session(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&sessions, &index);
 }
 
 INLINE __u64 env_now(ENV *e)

@@ -29,9 +29,10 @@ struct sidestep_native_tables {
 	struct sidestep_hmac_work *hmac_work; /* one per thread */
 	struct sidestep_learned *learned;
 	struct sidestep_flow_set *flow_sets;
+	struct sidestep_session *sessions;
 	__u64 now; /* nanoseconds, returned by env_now() */
 	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count,
-		policy_count, hmac_key_count, route_counter_count, station_count;
+		policy_count, hmac_key_count, route_counter_count, station_count, session_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS records */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS counters */
@@ -67,5 +68,11 @@ struct sidestep_outcome {
 
 /* Runs one frame. The frame may have moved within its buffer afterwards. */
 struct sidestep_outcome sidestep_native_run(struct sidestep_native *frame);
+
+/*
+ * Forwards a packet of this node by the record `route`, as if a packet of a port had matched it. The
+ * frame has an Ethernet header, whatever it is, and an IPv6 packet.
+ */
+struct sidestep_outcome sidestep_native_send(struct sidestep_native *frame, __u32 route);
 
 #endif

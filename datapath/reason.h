@@ -80,7 +80,9 @@
 	X(47, link_control, "IEEE 802.3 31B.3.2", "pause frame at an ether device")                \
 	X(48, not_attached, "-",                                                                   \
 	  "frame of the node itself at a wire, or without the tag that the wire changes")          \
-	X(49, bfd, "RFC 7880 7.2.2", "invalid S-BFD packet for a reflector of this node")
+	X(49, bfd, "RFC 7880 7.2.2",                                                               \
+	  "invalid S-BFD packet for a reflector or session of this node")                          \
+	X(50, probe_answer, "RFC 7880 7.3", "answer to a probe of this node, which ends here")
 
 /*
  * Punts. The kernel gets the packet unmodified, except with the reason rewritten. With the reason

@@ -156,7 +156,7 @@ fn generate_native(source: &Path, out: &Path) {
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
         // `generate_abi` generates the records.
         .blocklist_type(
-            "sidestep_(port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|station|station_key|headers|flow|flow_set|trace|report)(_counters)?",
+            "sidestep_(session|port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|station|station_key|headers|flow|flow_set|trace|report)(_counters)?",
         )
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)

@@ -10,14 +10,34 @@
 #include "../insert.h"
 #include "../packet.h"
 
+/* Returns the backup of a policy whose session is down, or the policy itself. */
+INLINE __u32 policy_in_use(ENV *e, const struct packet *p, const struct sidestep_policy *policy,
+			   __u32 index)
+{
+	__u64 guard = *(const volatile __u64 *)&policy->session;
+	__u32 backup = (__u32)(guard >> 32);
+	const struct sidestep_session *session = env_session(e, (__u32)guard);
+
+	if (!session || !session->down || !backup)
+		return index;
+	env_trace(e, SIDESTEP_TRACE_BACKUP, index, backup, p->destination);
+	return backup;
+}
+
 INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const struct sidestep_policy *policy = env_policy(e, r->policy);
-	__u32 path;
+	__u32 index = r->policy, path;
 
 	/* Not a headend's record, for example a group within a group. */
-	if (!r->policy || !policy)
+	if (!index || !policy)
 		return punt(unsupported);
+	if (unlikely(policy->session)) {
+		index = policy_in_use(e, p, policy, index);
+		policy = env_policy(e, index);
+		if (!policy)
+			return punt(unsupported);
+	}
 	/* A suspended policy: Linux has a newer route than the tables, and knows its segments. */
 	if (unlikely(policy->view == FIB6_VIEW_EMPTY))
 		return punt(route_miss);
@@ -45,10 +65,10 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	}
 	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME :
 							       PLAN_PUSH;
-	p->policy = r->policy;
+	p->policy = index;
 	p->inserted = p->destination;
 	p->destination = load_address(policy->first);
-	env_trace(e, SIDESTEP_TRACE_PUSH, r->policy, policy->length, p->destination);
+	env_trace(e, SIDESTEP_TRACE_PUSH, index, policy->length, p->destination);
 	p->taken |= TAKEN_HEADEND;
 	p->view = policy->view ? policy->view : p->view6;
 	/* Read once: the path may change meanwhile. */

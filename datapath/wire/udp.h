@@ -39,12 +39,15 @@
 /* The byte at BFD_STATE: state in the first two bits, flags behind it. */
 #define BFD_STATE_UP 0xc0u
 #define BFD_STATE_ADMIN_DOWN 0x00u
+#define BFD_STATE_SHIFT 6
 #define BFD_POLL 0x20u
 #define BFD_FINAL 0x10u
 #define BFD_AUTHENTICATION 0x04u
 #define BFD_DEMAND 0x02u
 #define BFD_MULTIPOINT 0x01u
 
+/* RFC 5881 4: port of a packet that returns to its sender. */
+#define BFD_ECHO_PORT BE16_CONST(3785)
 /* RFC 7881 3: port of the reflector. */
 #define SBFD_PORT BE16_CONST(7784)
 

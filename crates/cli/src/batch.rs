@@ -7,7 +7,7 @@ use sidestep_control::api::{self, BatchLine, Noun, Request, Verb};
 
 use crate::{Outcome, ether};
 
-const NOUNS: [(&str, Noun); 7] = [
+const NOUNS: [(&str, Noun); 8] = [
     ("route", Noun::Route),
     ("rule", Noun::Rule),
     ("policy", Noun::Policy),
@@ -15,6 +15,7 @@ const NOUNS: [(&str, Noun); 7] = [
     ("domain", Noun::Domain),
     ("ether", Noun::Ether),
     ("reflector", Noun::Reflector),
+    ("path", Noun::Path),
 ];
 const VERBS: [(&str, Verb); 3] = [
     ("add", Verb::Add),

@@ -34,6 +34,7 @@ pub mod netns;
 pub mod node_file;
 mod number;
 pub mod oam;
+mod path;
 mod pcap;
 pub mod policy;
 pub mod port;
@@ -106,6 +107,9 @@ pub enum Command {
     /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
     Domain(entry::Command<entry::Domain>),
+    /// Manage paths: segment lists that are probed, so that policies leave dead ones
+    #[command(subcommand)]
+    Path(entry::Command<path::Path>),
     /// Manage the reflectors of S-BFD, which answer probes of other nodes
     #[command(subcommand)]
     Reflector(entry::Command<entry::Reflector>),
@@ -139,7 +143,7 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain`, `reflector` or `trace`
+    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain`, `path`, `reflector` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -172,6 +176,7 @@ impl Cli {
             Command::Policy(command) => command.run(out),
             Command::Ether(command) => command.run(out),
             Command::Domain(command) => command.run(out),
+            Command::Path(command) => command.run(out),
             Command::Reflector(command) => command.run(out),
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),

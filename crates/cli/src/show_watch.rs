@@ -48,8 +48,7 @@ pub fn run(what: What, delay: f64, args: &Repeat, json: bool, out: &mut dyn Writ
         if json {
             writeln!(out, "{}", report.json(after, rates))?;
         } else if repaints {
-            let rows = terminal::size().map_or(usize::MAX, |(_, rows)| rows.into());
-            write!(out, "{}", painted(&report.text(after, rates), rows))?;
+            write!(out, "{}", painted_now(&report.text(after, rates)))?;
         } else {
             writeln!(out, "{}", report.text(after, rates))?;
         }
@@ -60,6 +59,12 @@ pub fn run(what: What, delay: f64, args: &Repeat, json: bool, out: &mut dyn Writ
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// Returns the text for the screen as it is, over the previous one.
+pub fn painted_now(text: &str) -> String {
+    let rows = terminal::size().map_or(usize::MAX, |(_, rows)| rows.into());
+    painted(text, rows)
 }
 
 /// Returns the text for a screen of this many rows, over the previous one.

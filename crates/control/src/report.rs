@@ -5,6 +5,7 @@ mod ether;
 mod event;
 mod fpm;
 mod metrics;
+mod path;
 mod policy_batch;
 mod selected_route;
 
@@ -23,6 +24,7 @@ pub use self::ether::{Ether, Ethers};
 pub use self::event::{Change, Event};
 pub use self::fpm::Fpm;
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
+pub use self::path::{PathChange, PathFlow, Paths, Reflector, Reflectors, WatchedPath};
 pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 pub use self::selected_route::SelectedRoute;
 
@@ -281,20 +283,6 @@ pub type Vlans = Vec<String>;
 
 /// `domain show`: entries of the SR domain, as the arguments of `domain add`.
 pub type Domain = Vec<String>;
-
-/// `reflector show`.
-pub type Reflectors = Vec<Reflector>;
-
-/// A reflector of S-BFD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reflector {
-    /// Discriminator.
-    pub discriminator: u32,
-    /// Whether its answers have the state `AdminDown`.
-    pub admin_down: bool,
-    /// Probes that became answers.
-    pub answers: u64,
-}
 
 /// `policy show`.
 pub type Policies = Vec<Policy>;

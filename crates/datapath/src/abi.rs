@@ -63,6 +63,7 @@ macro_rules! table_index {
 
 table_index!(
     RouteId GroupId AdjacencyId PolicyId ViewId CounterId HeaderSetId KeySlot FlowTableId
+    SessionId
 );
 
 impl sidestep_port {
@@ -99,9 +100,10 @@ impl sidestep_route {
     /// Returns the policy record of a headend or of a binding SID.
     pub fn policy_id(&self) -> PolicyId {
         match u32::from(self.action) {
-            SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_RETURN_AD | SIDESTEP_ROUTE_HMAC_KEY => {
-                PolicyId::NONE
-            }
+            SIDESTEP_ROUTE_END_AD
+            | SIDESTEP_ROUTE_RETURN_AD
+            | SIDESTEP_ROUTE_HMAC_KEY
+            | SIDESTEP_ROUTE_SESSION => PolicyId::NONE,
             _ => PolicyId(self.policy),
         }
     }

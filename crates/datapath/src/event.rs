@@ -2,7 +2,7 @@
 
 use crate::abi::{
     AdjacencyId, GroupId, HeaderSetId, PolicyId, Reason, RouteId, SIDESTEP_TAG_CHANGE,
-    SIDESTEP_TAG_ID, SIDESTEP_TAG_POP, SIDESTEP_TAG_PUSH, SIDESTEP_TAG_SET,
+    SIDESTEP_TAG_ID, SIDESTEP_TAG_POP, SIDESTEP_TAG_PUSH, SIDESTEP_TAG_SET, SIDESTEP_TRACE_BACKUP,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP,
     SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC,
     SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
@@ -143,6 +143,13 @@ pub enum TraceEvent {
         bytes: u32,
         /// First segment, the new destination address.
         destination: AddressBytes,
+    },
+    /// The session of a policy is down, and the packet takes the backup.
+    Backup {
+        /// Policy record.
+        policy: PolicyId,
+        /// Its backup.
+        backup: PolicyId,
     },
     /// The packet leaves by an adjacency.
     Forward {
@@ -291,6 +298,10 @@ impl TraceEvent {
                 bytes: b,
                 destination: address,
             },
+            SIDESTEP_TRACE_BACKUP => Self::Backup {
+                policy: PolicyId(a),
+                backup: PolicyId(b),
+            },
             SIDESTEP_TRACE_FORWARD => Self::Forward {
                 adjacency: AdjacencyId(a),
                 bytes: b,
@@ -379,8 +390,8 @@ mod tests {
                 ..Default::default()
             })
         };
-        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_REFLECT).all(|kind| event(kind).is_some()));
+        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_BACKUP).all(|kind| event(kind).is_some()));
         assert_eq!(event(0), None);
-        assert_eq!(event(SIDESTEP_TRACE_REFLECT + 1), None);
+        assert_eq!(event(SIDESTEP_TRACE_BACKUP + 1), None);
     }
 }

@@ -12,7 +12,7 @@ mod report;
 
 pub use abi::{
     AdjacencyId, CounterId, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
-    TableIndex, ViewId,
+    SessionId, TableIndex, ViewId,
 };
 pub use delta::Delta;
 pub use event::TraceEvent;

@@ -10,7 +10,8 @@ use crate::abi::{
     SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_REASONS, TableIndex, ViewId, sidestep_adjacency,
     sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work, sidestep_learned,
     sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters, sidestep_station, sidestep_station_key, sidestep_trace,
+    sidestep_route_counters, sidestep_session, sidestep_station, sidestep_station_key,
+    sidestep_trace,
 };
 
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
@@ -20,7 +21,7 @@ use crate::learned::{self, Knowledge};
 use crate::report::{Copied, Oversized, Report, Reported};
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
-mod ffi {
+pub(crate) mod ffi {
     use crate::abi::*;
     include!(concat!(env!("OUT_DIR"), "/native.rs"));
 }
@@ -119,6 +120,7 @@ pub struct Native {
     learned: Arc<[AtomicU64]>,
     /// [`SET_WORDS`] for each set.
     flow_sets: Arc<[AtomicU64]>,
+    sessions: Vec<sidestep_session>,
     now: u64,
     fib: Fib<Heap>,
     port_counters: Vec<sidestep_port_counters>,
@@ -262,6 +264,7 @@ impl Native {
             hmac_work: vec![sidestep_hmac_work::default()],
             learned: untaught(image),
             flow_sets: zeros((flow_tables(image) * SIDESTEP_FLOW_SETS) as usize * SET_WORDS),
+            sessions: vec![],
             now: 0,
             fib: fib(image),
             port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
@@ -291,6 +294,7 @@ impl Native {
             hmac_work: self.hmac_work.as_mut_ptr(),
             learned: self.learned.as_ptr().cast_mut().cast(),
             flow_sets: self.flow_sets.as_ptr().cast_mut().cast(),
+            sessions: self.sessions.as_mut_ptr(),
             now: self.now,
             learned_count: (self.learned.len() / learned::WORDS) as u32,
             flow_set_count: (self.flow_sets.len() / SET_WORDS) as u32,
@@ -301,6 +305,7 @@ impl Native {
             policy_count: self.policies.len() as u32,
             hmac_key_count: self.hmac_keys.len() as u32,
             route_counter_count: self.route_counters.len() as u32,
+            session_count: self.sessions.len() as u32,
             port_counters: self.port_counters.as_mut_ptr(),
             route_counters: self.route_counters.as_mut_ptr(),
             reason_counters: self.reason_counters.as_mut_ptr(),
@@ -372,6 +377,16 @@ impl Native {
     pub fn learn_with(&mut self, other: &Self) {
         self.learned = Arc::clone(&other.learned);
         self.flow_sets = Arc::clone(&other.flow_sets);
+    }
+
+    /// Sets the sessions, from index 0. A new target has no sessions.
+    pub fn set_sessions(&mut self, sessions: Vec<sidestep_session>) {
+        self.sessions = sessions;
+    }
+
+    /// Returns the sessions, from index 0.
+    pub fn sessions(&self) -> &[sidestep_session] {
+        &self.sessions
     }
 
     fn learned_words(&self, index: u32) -> Option<&[AtomicU64]> {

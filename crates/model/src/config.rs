@@ -49,9 +49,11 @@ use crate::behavior::check::Wrong;
 use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::ether::Ethers;
-use crate::grammar::{Context, Names, Words, domain, neighbor, reflector, route, rule, vlan, vrf};
+use crate::grammar::{
+    Context, Names, Words, domain, neighbor, path, reflector, route, rule, vlan, vrf,
+};
 use crate::hmac::HmacKeys;
-use crate::liveness::Reflectors;
+use crate::liveness::{Paths, Reflectors};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
@@ -64,6 +66,7 @@ mod ethers;
 pub mod implied;
 mod keys;
 mod owner;
+mod paths;
 mod policies;
 mod ports;
 mod services;
@@ -72,6 +75,7 @@ pub mod yaml;
 
 pub use ethers::{check_attachment, check_ether};
 pub use keys::SecretSource;
+pub use paths::check_path;
 pub use policies::{check_binding, check_policies, check_policy, claims};
 pub use ports::{INTERFACE_NAME, INTERFACE_NAME_MAX, Ports, is_interface_name};
 pub use start::Running;
@@ -98,6 +102,8 @@ pub struct File {
     domain: Vec<Spanned<String>>,
     /// `sidestep reflector add` lines.
     reflectors: Vec<Spanned<String>>,
+    /// `sidestep path add` lines.
+    paths: Vec<Spanned<String>>,
     /// `sidestep policy add` lines.
     policies: Vec<Spanned<String>>,
     /// `sidestep ether add` lines.
@@ -172,6 +178,8 @@ pub struct Overlay {
     pub domain: Domain,
     /// Reflectors of S-BFD.
     pub reflectors: Reflectors,
+    /// Paths that are probed.
+    pub watched_paths: Paths,
     /// See [`Node::oam_rate`].
     pub oam_rate: u32,
     /// See [`Node::settings`].
@@ -302,6 +310,7 @@ impl File {
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         node.domain = self.domain(&context(&node, Owner::Sidestep))?;
         node.reflectors = self.reflectors()?;
+        node.paths = self.paths(&context(&node, Owner::Sidestep), &node.reflectors)?;
         node.ethers = self.ethers(&policies)?;
         node.add_ethers(policies, steering.into_values());
         node.steer();
@@ -378,6 +387,7 @@ impl File {
         overlay.vlans = self.vlans(&ctx)?;
         overlay.domain = self.domain(&ctx)?;
         overlay.reflectors = self.reflectors()?;
+        overlay.watched_paths = self.paths(&ctx, &overlay.reflectors)?;
         Ok(overlay)
     }
 
@@ -436,6 +446,20 @@ impl File {
             if all.insert(discriminator, it).is_some() {
                 return Err(twice(&words, "reflector", discriminator.to_string()));
             }
+        }
+        Ok(all)
+    }
+
+    fn paths(&self, ctx: &Context, reflectors: &Reflectors) -> Result<Paths, ConfigError> {
+        let mut all = Paths::new();
+        for line in &self.paths {
+            let mut words = yaml::words(line);
+            let (name, it) = path::parse(&mut words, ctx)?;
+            if all.contains_key(&name) {
+                return Err(twice(&words, "path", name));
+            }
+            check_path(&name, &it, &words, &all, reflectors)?;
+            all.insert(name, it);
         }
         Ok(all)
     }

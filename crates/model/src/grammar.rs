@@ -13,6 +13,7 @@ pub mod domain;
 pub mod encap;
 pub mod ether;
 pub mod neighbor;
+pub mod path;
 pub mod policy;
 mod proxy;
 pub mod reflector;

@@ -14,7 +14,7 @@ use crate::bridge::{BridgePort, Stations};
 use crate::domain::Domain;
 use crate::ether::Ethers;
 use crate::hmac::HmacKeys;
-use crate::liveness::Reflectors;
+use crate::liveness::{Paths, Reflectors, Watched};
 use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
@@ -238,6 +238,10 @@ pub struct Node {
     pub domain: Domain,
     /// Reflectors of S-BFD. Sidestep-only.
     pub reflectors: Reflectors,
+    /// Paths that are probed. Sidestep-only.
+    pub paths: Paths,
+    /// Sessions and states of their segment lists.
+    pub watched: Watched,
     /// Rate limit for copies of packets with the O-flag (RFC 9259 2.1.1), per second and port. 0
     /// ignores the flag.
     pub oam_rate: u32,

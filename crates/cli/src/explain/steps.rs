@@ -71,6 +71,11 @@ pub enum Step {
         /// Description.
         summary: &'static str,
     },
+    /// The path of a segment list is down, and the packet takes the backup.
+    Backup {
+        /// Segments that the packet takes instead, as far as the record is known.
+        segments: String,
+    },
     /// A probe of S-BFD becomes its own answer.
     Reflect {
         /// Discriminator of the reflector.
@@ -300,6 +305,15 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
                 TagChange::Push(vid) => format!("adds a tag with VLAN {vid}"),
                 TagChange::Set(vid) => format!("changes the VLAN of the outermost tag to {vid}"),
             },
+        },
+        Event::Backup { backup, .. } => Step::Backup {
+            segments: names.index.policies.get(&backup).map_or_else(
+                || format!("policy {backup}"),
+                |info| {
+                    let segments = info.encap.segments.iter().map(ToString::to_string);
+                    segments.collect::<Vec<_>>().join(",")
+                },
+            ),
         },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
         Event::Behavior { route, .. } => behavior(names, route),

@@ -168,6 +168,11 @@ fn words(step: &Step) -> (&str, String, &str) {
             source,
         ),
         Step::Tag { summary } => ("tag", summary.clone(), ""),
+        Step::Backup { segments } => (
+            "backup",
+            format!("the path is down; segs {segments} take over"),
+            "RFC 9256 9.3",
+        ),
         Step::Reflect {
             discriminator,
             to,

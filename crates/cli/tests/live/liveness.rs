@@ -1,14 +1,20 @@
 //! Liveness of paths between live nodes.
 
-use std::net::UdpSocket;
-use std::time::Duration;
+use std::net::{Ipv6Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 
 use crate::support::ip::Ip;
-use crate::support::{Star, begin, modes, output, printed, text_of};
+use crate::support::{
+    Daemon, Star, begin, eventually, left, modes, output, printed, report as ask, status_field,
+    text_of,
+};
+use sidestep_testkit::{Lab, Namespace};
 
 /// A probe for discriminator 1001 from discriminator 7, in state Down (RFC 5880 4.1).
 const PROBE: [u8; 24] = [
@@ -94,4 +100,246 @@ fn a_reflector_answers_hosts_of_the_domain_also_without_a_daemon() {
         assert_eq!(asks(&star, "b", &PROBE), None, "{mode}: removed");
         drop(daemon);
     }
+}
+
+/// Client `c` - headend `h` - two transit routers `x` and `y` of Linux alone - edge `e`. The prefix behind the
+/// edge takes a policy by `x`, protected by one by `y`. Answers return by `y`.
+struct Diamond {
+    daemons: Vec<Daemon>,
+    lab: Lab,
+}
+
+const LINKS: [[&str; 4]; 5] = [
+    ["c", "eth0", "h", "eth2"],
+    ["h", "eth0", "x", "eth0"],
+    ["h", "eth1", "y", "eth0"],
+    ["x", "eth1", "e", "eth0"],
+    ["y", "eth1", "e", "eth1"],
+];
+const COMMANDS: [(&str, &[&str]); 5] = [
+    (
+        "c",
+        &[
+            "address add fc00:c::2/64 dev eth0 nodad",
+            "route add default via fc00:c::1",
+        ],
+    ),
+    (
+        "h",
+        &[
+            "link set lo up",
+            "address add fc00:a::1/128 dev lo",
+            "address add fc00:c::1/64 dev eth2 nodad",
+            "address add fc00:1::1/64 dev eth0 nodad",
+            "address add fc00:2::1/64 dev eth1 nodad",
+            "route add fc00:f1::/32 via fc00:1::2",
+            "route add fc00:f2::/32 via fc00:2::2",
+            "sr tunsrc set fc00:a::1",
+        ],
+    ),
+    (
+        "x",
+        &[
+            "address add fc00:1::2/64 dev eth0 nodad",
+            "address add fc00:3::1/64 dev eth1 nodad",
+            "route add fc00:fb::/32 via fc00:3::2",
+            "route add fc00:a::/32 via fc00:1::1",
+            "route add fc00:f1::e/128 encap seg6local action End dev eth1",
+        ],
+    ),
+    (
+        "y",
+        &[
+            "address add fc00:2::2/64 dev eth0 nodad",
+            "address add fc00:4::1/64 dev eth1 nodad",
+            "route add fc00:fb::/32 via fc00:4::2",
+            "route add fc00:a::/32 via fc00:2::1",
+            "route add fc00:c::/32 via fc00:2::1",
+            "route add fc00:f2::e/128 encap seg6local action End dev eth1",
+        ],
+    ),
+    (
+        "e",
+        &[
+            "link set lo up",
+            "address add fc00:b::1/128 dev lo",
+            "address add 2001:db8:b::1/128 dev lo",
+            "address add fc00:3::2/64 dev eth0 nodad",
+            "address add fc00:4::2/64 dev eth1 nodad",
+            "route add fc00:a::/32 via fc00:4::1",
+            "route add fc00:c::/32 via fc00:4::1",
+            "route add fc00:fb::d6/128 encap seg6local action End.DT6 table main dev eth0",
+        ],
+    ),
+];
+const WEST: &str = "segs fc00:f1::e,fc00:fb::d6";
+const EAST: &str = "segs fc00:f2::e,fc00:fb::d6";
+
+impl Diamond {
+    fn new(topic: &str) -> Self {
+        let mut lab = Lab::new(topic).expect("a lab");
+        for (node, _) in COMMANDS {
+            lab.node(node).expect("a namespace");
+            // A router solicits a next hop from its link-local address.
+            lab.namespace(node)
+                .and_then(|node| node.sysctl("net/ipv6/conf/default/addr_gen_mode", "0"))
+                .expect("link-local addresses");
+        }
+        for [node, ifname, peer, peer_ifname] in LINKS {
+            lab.link(node, ifname, peer, peer_ifname).expect("a cable");
+        }
+        for (node, commands) in COMMANDS {
+            let namespace = lab.namespace(node).expect("a node");
+            left::remove(namespace);
+            let ports = LINKS
+                .iter()
+                .flat_map(|[a, on_a, b, on_b]| [(a, on_a), (b, on_b)]);
+            let ports = ports.filter(|(of, _)| **of == node).map(|(_, port)| *port);
+            for port in ports.chain(["all"]) {
+                let path = format!("net/ipv6/conf/{port}/seg6_enabled");
+                namespace.sysctl(&path, "1").expect("a sysctl");
+            }
+            if node != "c" {
+                let path = "net/ipv6/conf/all/forwarding";
+                namespace.sysctl(path, "1").expect("a sysctl");
+            }
+            Ip::six(namespace).all(commands.iter().copied());
+        }
+        Self {
+            daemons: vec![],
+            lab,
+        }
+    }
+
+    fn node(&self, name: &str) -> &Namespace {
+        self.lab.namespace(name).expect("a node")
+    }
+
+    /// Starts the edge and the headend, whose policy has a path for each list.
+    fn start(&mut self, settings: &str) {
+        let run = |node, ports: &[&str]| {
+            Daemon::start(
+                self.lab.namespace(node).expect("a node"),
+                &[&["--mode", "tc"], ports].concat(),
+            )
+        };
+        let edge = run("e", &["eth0", "eth1"]);
+        let headend = run("h", &["eth0", "eth1", "eth2"]);
+        self.daemons.extend([edge, headend]);
+        let words = |node, line: &str| {
+            printed(self.node(node), &line.split(' ').collect::<Vec<_>>());
+        };
+        words("e", "reflector add 1001");
+        for line in [
+            format!("path add west {WEST} sbfd fc00:b::1 remote-discriminator 1001 {settings}"),
+            format!("path add east {EAST} loopback {settings}"),
+            format!(
+                "policy add gold color 1 endpoint fc00:b::1 preference 200 {WEST} preference 100 {EAST}"
+            ),
+            "route add 2001:db8:b::/48 policy gold".into(),
+        ] {
+            words("h", &line);
+        }
+    }
+
+    fn paths(&self) -> Vec<report::WatchedPath> {
+        ask(self.node("h"), Request::ShowPaths)
+    }
+
+    fn state(&self, name: &str) -> String {
+        let found = self.paths().into_iter().find(|path| path.name == name);
+        found.expect("a path").state
+    }
+
+    /// Sends a numbered packet each millisecond while the action runs, and half a second longer.
+    /// Returns the number sent, and the longest run of numbers that did not arrive.
+    fn under_traffic(&self, action: impl FnOnce()) -> (u32, u32) {
+        let done = AtomicBool::new(false);
+        let (from, to) = (self.node("c").handle(), self.node("e").handle());
+        let destination: Ipv6Addr = "2001:db8:b::1".parse().expect("an address");
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let send = || {
+                    let socket = UdpSocket::bind("[::]:0").expect("a socket");
+                    let (mut number, start) = (0_u32, Instant::now());
+                    while !done.load(Ordering::Relaxed) {
+                        let _ = socket.send_to(&number.to_be_bytes(), (destination, 9999));
+                        number += 1;
+                        let next = start + Duration::from_millis(number.into());
+                        thread::sleep(next.saturating_duration_since(Instant::now()));
+                    }
+                    number
+                };
+                from.run(send).expect("the namespace")
+            });
+            let receiver = scope.spawn(|| {
+                let receive = || {
+                    let socket = UdpSocket::bind("[::]:9999").expect("a socket");
+                    let timeout = Some(Duration::from_millis(200));
+                    socket.set_read_timeout(timeout).expect("a timeout");
+                    let (mut next, mut longest) = (0_u32, 0);
+                    let mut bytes = [0; 4];
+                    loop {
+                        match socket.recv(&mut bytes) {
+                            Ok(4) => {
+                                let number = u32::from_be_bytes(bytes);
+                                longest = longest.max(number.saturating_sub(next));
+                                next = number + 1;
+                            }
+                            _ if done.load(Ordering::Relaxed) => return longest,
+                            _ => {}
+                        }
+                    }
+                };
+                to.run(receive).expect("the namespace")
+            });
+            thread::sleep(Duration::from_millis(500));
+            action();
+            thread::sleep(Duration::from_millis(500));
+            done.store(true, Ordering::Relaxed);
+            let sent = sender.join().expect("the sender");
+            (sent, receiver.join().expect("the receiver"))
+        })
+    }
+}
+
+#[test]
+fn a_policy_leaves_a_path_that_dies_behind_its_first_hop() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let mut diamond = Diamond::new("livepaths");
+    diamond.start("interval 10 multiplier 3");
+    for name in ["west", "east"] {
+        eventually("the path", || (diamond.state(name) == "up").then_some(()));
+    }
+    let tasks = format!("/proc/{}/task", diamond.daemons[1].pid());
+    let tasks = std::fs::read_dir(tasks).expect("threads");
+    let rights = tasks.map(|task| status_field(task.expect("a thread").path(), "CapEff"));
+    let rights: std::collections::BTreeSet<_> = rights.collect();
+    assert_eq!(rights.len(), 1, "every thread has the same: {rights:?}");
+
+    // The headend sees no change: the link behind the transit router ends.
+    let far = |state| Ip::six(diamond.node("x")).run(&format!("link set eth1 {state}"));
+    let (sent, lost) = diamond.under_traffic(|| far("down"));
+    println!("# {lost} of {sent} packets lost in a row: 3 x 10 ms");
+    assert!(lost > 5, "the path was cut");
+    assert!(lost < 150, "{lost} of {sent} packets lost in a row");
+    assert_eq!(diamond.state("west"), "down");
+    assert_eq!(diamond.state("east"), "up");
+    let shown = printed(diamond.node("h"), &["policy", "show"]);
+    assert!(shown.contains("invalid, path west is down"), "{shown}");
+    let shown = printed(diamond.node("h"), &["path", "show", "west"]);
+    assert!(shown.contains("to fc00:f1::e\n  to fc00:fb::d6"), "{shown}");
+    assert!(shown.contains("not in use: no answers"), "{shown}");
+    let (sent, lost) = diamond.under_traffic(|| {
+        far("up");
+        Ip::six(diamond.node("x")).all([
+            "address replace fc00:3::1/64 dev eth1 nodad",
+            "route replace fc00:fb::/32 via fc00:3::2",
+            "route replace fc00:f1::e/128 encap seg6local action End dev eth1",
+        ]);
+        eventually("the path", || (diamond.state("west") == "up").then_some(()));
+    });
+    assert!(lost < 5, "{lost} of {sent} packets lost in a row");
 }

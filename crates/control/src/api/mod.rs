@@ -89,6 +89,8 @@ pub enum Request {
     ShowDomain,
     /// [`crate::report::Reflectors`].
     ShowReflectors,
+    /// [`crate::report::Paths`].
+    ShowPaths,
     /// [`crate::report::Policies`].
     ShowPolicies,
     /// [`crate::report::Ethers`].
@@ -282,6 +284,8 @@ pub enum Noun {
     Ether,
     /// A reflector of S-BFD.
     Reflector,
+    /// A path that is probed.
+    Path,
 }
 
 /// Operation on a route, rule, policy or entry.

@@ -113,6 +113,15 @@ pub struct PolicyInfo {
     pub source: Ipv6Addr,
 }
 
+/// The route that the probes of a path take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathRoute {
+    /// Record of a headend.
+    pub route: RouteId,
+    /// Source address of the outer header.
+    pub source: Ipv6Addr,
+}
+
 /// Key of a counter slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
@@ -162,6 +171,8 @@ pub struct Index {
     pub counters: BTreeMap<Counted, CounterId>,
     /// SIDs of SR proxies in the packet path.
     pub proxies: BTreeMap<RouteKey, ProxyInfo>,
+    /// Route of the probes of each path, or the reason without one.
+    pub paths: BTreeMap<String, Result<PathRoute, String>>,
     /// Port toward the stations of each port of a bridge.
     pub ways_to_stations: BTreeMap<IfIndex, IfIndex>,
     /// Ports whose rules punt packets of a family, with the reason.

@@ -1,11 +1,17 @@
-//! Liveness of paths: a view of the BFD discriminators of the node.
+//! Liveness of paths: a view of the BFD discriminators of the node, and the routes of its probes.
+
+use std::net::Ipv6Addr;
 
 use sidestep_datapath::ViewId;
-use sidestep_datapath::abi::{SIDESTEP_ROUTE_REFLECT, sidestep_route};
+use sidestep_datapath::abi::{SIDESTEP_ROUTE_REFLECT, SIDESTEP_ROUTE_SESSION, sidestep_route};
+use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Family, NextHop};
 
-use super::error::CompileError;
+use super::error::{CompileError, Skip};
+use super::headend::Headend;
 use super::hmac::of_number;
-use super::index::Counted;
+use super::index::{Counted, PathRoute};
 use super::keys::ViewKey;
 use super::record::record;
 use super::routes::RouteCompiler;
@@ -14,7 +20,7 @@ impl RouteCompiler<'_> {
     /// Returns the view of discriminators, or `NONE` without any.
     pub(super) fn discriminators(&mut self) -> Result<ViewId, CompileError> {
         let node = self.node;
-        if node.reflectors.is_empty() {
+        if node.reflectors.is_empty() && node.watched.sessions.is_empty() {
             return Ok(ViewId::NONE);
         }
         let view = self
@@ -32,6 +38,46 @@ impl RouteCompiler<'_> {
             self.store
                 .put_prefix(of_number(view, discriminator, 32), Some(route));
         }
+        for (&discriminator, &session) in &node.watched.sessions {
+            let route = self.store.unowned(sidestep_route {
+                policy: session,
+                ..record(SIDESTEP_ROUTE_SESSION)
+            })?;
+            self.store
+                .put_prefix(of_number(view, discriminator, 32), Some(route));
+        }
         Ok(view)
+    }
+
+    /// Compiles the routes of probes.
+    pub(super) fn paths(&mut self) -> Result<(), CompileError> {
+        let node = self.node;
+        for (name, path) in &node.paths {
+            let encap = Seg6Encap {
+                lookup: Some(path.lookup.unwrap_or(TableId::MAIN)),
+                ..path.encap()
+            };
+            let compiled = self.headend(Headend {
+                table: TableId::MAIN,
+                family: Family::V6,
+                next_hop: &NextHop::new(),
+                encap: &encap,
+                alone: None,
+            });
+            let compiled = match compiled {
+                Ok(record) => {
+                    let route = self.store.unowned(record)?;
+                    self.store.indices.routes.acquire(route);
+                    let info = self.store.out.index.policies.get(&record.policy_id());
+                    let source = info.map_or(Ipv6Addr::UNSPECIFIED, |info| info.source);
+                    Ok(PathRoute { route, source })
+                }
+                Err(Skip::Full(full)) => return Err(full.into()),
+                Err(Skip::Unsupported { text, .. }) => Err(text),
+            };
+            let paths = &mut self.store.out.index.paths;
+            paths.insert(name.clone(), compiled);
+        }
+        Ok(())
     }
 }

@@ -46,8 +46,8 @@ pub use compiler::Compiler;
 pub use error::CompileError;
 pub use hmac::sign;
 pub use index::{
-    AdjacencyInfo, Compiled, Continuation, Counted, Index, PolicyInfo, ProxyInfo, RouteInfo,
-    ViewInfo,
+    AdjacencyInfo, Compiled, Continuation, Counted, Index, PathRoute, PolicyInfo, ProxyInfo,
+    RouteInfo, ViewInfo,
 };
 pub(crate) use policy::shares;
 pub(crate) use tables::Prefix;

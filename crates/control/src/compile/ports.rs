@@ -62,6 +62,7 @@ impl ViewBuilder<'_> {
             .collect();
         let hmac_keys = self.routes.hmac_view()?;
         let discriminators = self.routes.discriminators()?;
+        self.routes.paths()?;
         for &port in ports {
             let mut record = sidestep_port {
                 hmac_keys,

@@ -6,14 +6,16 @@ use ipnet::IpNet;
 use serde_json::Value;
 use sidestep_mirror::Changes;
 use sidestep_model::config::{
-    Overlay, check_binding, check_policies, check_policy, check_services, effect, read_own_route,
+    Overlay, check_binding, check_path, check_policies, check_policy, check_services, effect,
+    read_own_route,
 };
 use sidestep_model::domain::Entry;
 use sidestep_model::ether::{Ether, EtherPath};
 use sidestep_model::grammar::{
-    Context, Names, Style, Words, domain, policy, reflector, route, rule, vlan,
+    Context, Names, Style, Words, domain, path, policy, reflector, route, rule, vlan,
 };
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
+use sidestep_model::liveness::discriminators;
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
 use sidestep_model::route::{NextHop, Owner, Route, RouteKey};
@@ -151,6 +153,7 @@ pub(crate) fn change(
         Noun::Vlan => change_vlan(own, names, verb, args),
         Noun::Domain => change_domain(own, node, verb, args),
         Noun::Reflector => change_reflector(own, verb, args),
+        Noun::Path => change_path(own, names, verb, args),
         Noun::Ether => super::ether::change(own, node, verb, args),
     }?;
     Ok(Changed::Other)
@@ -274,6 +277,38 @@ fn change_reflector(own: &mut Overlay, verb: Verb, words: &[String]) -> Result<(
         ));
     }
     own.reflectors.insert(discriminator, it);
+    let conflict = discriminators(&own.watched_paths, &own.reflectors).err();
+    conflict.map_or(Ok(()), |conflict| Err(conflict.to_string()))
+}
+
+/// Executes `sidestep path VERB WORDS`.
+fn change_path(
+    own: &mut Overlay,
+    names: &dyn Names,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let mut words = Words::from_args(words);
+    if verb == Verb::Del {
+        let name = path::parse_name(&mut words).map_err(|error| error.to_string())?;
+        return match own.watched_paths.remove(&name) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "there is no path {name} (see `sidestep path show`)"
+            )),
+        };
+    }
+    let ctx = context(names);
+    let (name, it) = path::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
+    if verb == Verb::Add
+        && let Some(there) = own.watched_paths.get(&name)
+    {
+        let words = path::print(&name, there, names);
+        return Err(format!("the path exists already: {words} (use `replace`)"));
+    }
+    check_path(&name, &it, &words, &own.watched_paths, &own.reflectors)
+        .map_err(|error| error.to_string())?;
+    own.watched_paths.insert(name, it);
     Ok(())
 }
 

@@ -171,6 +171,8 @@ impl Daemon {
                 .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
+        let of_paths = self.instance.watchers.paths.fd();
+        fds.extend(of_paths.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let of_fpm = self.instance.clients.fpm.iter().flat_map(Fpm::poll_events);
         fds.extend(of_fpm.map(|(fd, events)| PollFd::new(fd, events)));
         let of_icmp = [

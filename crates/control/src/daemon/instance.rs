@@ -46,7 +46,7 @@ pub(super) struct Instance<S: System> {
     pub configured: Configured,
     pub tables: Tables<S::Path>,
     pub ports: Ports,
-    pub watchers: Watchers<S::Prober>,
+    pub watchers: Watchers<S::Prober, S::PathProber>,
     pub senders: Senders<S::Messenger, S::FrameSender>,
     pub clients: Clients,
     pub health: Health,
@@ -313,6 +313,9 @@ impl<S: System> Instance<S> {
         self.survey(&mut notified);
         // Retry a failed change: memory may be available again.
         let again = self.health.problem.is_some() && self.time.is_due(Task::Retry);
+        if self.follow_paths() {
+            self.apply_watched();
+        }
         let all = again || settings || services;
         if all || !notified.is_empty() {
             self.on_change(&notified, all);
@@ -444,6 +447,7 @@ impl<S: System> Instance<S> {
         let of_parts = [
             self.tables.reclaim_due(),
             self.watchers.liveness.due(),
+            self.watchers.paths.due(),
             self.mirror.due(),
             self.clients.monitor.due(),
             self.fpm_due(),

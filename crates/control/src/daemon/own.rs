@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sidestep_mirror::Changes;
 use sidestep_model::config::Overlay;
 use sidestep_model::grammar::rule;
+use sidestep_model::liveness::Watched;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::policy::is_steering;
 use sidestep_model::route::{Encap, Route, RouteKey};
@@ -16,12 +17,12 @@ use sidestep_model::service::Service;
 pub(crate) struct OverlaidNode(Option<Node>);
 
 impl OverlaidNode {
-    /// `down`: services that do not reply.
+    /// `down`: services that do not reply. `watched`: sessions and states of paths.
     pub(crate) fn new(
         mirrored: &Node,
         own: &Overlay,
         devices: &Devices,
-        down: BTreeSet<Service>,
+        (down, watched): (BTreeSet<Service>, Watched),
     ) -> Self {
         // These keys do not concern the node, which a copy would double.
         let of_node = Overlay {
@@ -34,6 +35,7 @@ impl OverlaidNode {
         Self((of_node != Overlay::default()).then(|| {
             let mut node = Node {
                 services_down: down,
+                watched,
                 former_names: devices.0.clone(),
                 ..overlaid(mirrored, own)
             };
@@ -49,6 +51,14 @@ impl OverlaidNode {
 
     pub(crate) fn node<'a>(&'a self, mirrored: &'a Node) -> &'a Node {
         self.0.as_ref().unwrap_or(mirrored)
+    }
+
+    /// Changes the states of paths. Returns the routes whose policies lead elsewhere now; `None` if
+    /// there is no separate node.
+    pub(crate) fn set_watched(&mut self, watched: Watched) -> Option<BTreeSet<RouteKey>> {
+        let node = self.0.as_mut()?;
+        node.watched = watched;
+        Some(node.steer())
     }
 
     /// Applies changed routes and neighbors of the mirrored node. Returns the routes that changed,
@@ -203,6 +213,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
     node.domain = own.domain.clone();
     node.reflectors.clone_from(&own.reflectors);
+    node.paths.clone_from(&own.watched_paths);
     node.oam_rate = own.oam_rate;
     node.settings = own.settings;
     node.hmac_keys.extend(own.hmac_keys.clone());

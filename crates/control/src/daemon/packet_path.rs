@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::abi::{
     ViewId, sidestep_learned, sidestep_policy, sidestep_port_counters, sidestep_route_counters,
+    sidestep_session,
 };
 use sidestep_datapath::kernel::{Features, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::learned::{Flows, Knowledge};
 use sidestep_datapath::{
     AdjacencyId, Copied, CounterId, Delta, HeaderSetId, Image, Kernel, Oversized, PolicyId, Report,
-    StationKey,
+    SessionId, StationKey,
 };
 
 /// A packet path with tables. [`Kernel`] describes the methods.
@@ -66,6 +67,10 @@ pub(super) trait PacketPath {
     fn take_used(&self, adjacency: AdjacencyId) -> bool;
     fn take_used_stations(&self) -> Result<BTreeSet<StationKey>, KernelError>;
     fn take_resolve_requests(&self) -> Vec<(ViewId, [u8; 16])>;
+
+    fn sessions(&self) -> Vec<(SessionId, sidestep_session)>;
+    fn create_session(&mut self, index: SessionId, session: &sidestep_session);
+    fn remove_session(&mut self, index: SessionId);
 }
 
 impl PacketPath for Kernel {
@@ -223,5 +228,17 @@ impl PacketPath for Kernel {
 
     fn take_resolve_requests(&self) -> Vec<(ViewId, [u8; 16])> {
         Kernel::take_resolve_requests(self)
+    }
+
+    fn sessions(&self) -> Vec<(SessionId, sidestep_session)> {
+        Kernel::sessions(self)
+    }
+
+    fn create_session(&mut self, index: SessionId, session: &sidestep_session) {
+        Kernel::create_session(self, index, session);
+    }
+
+    fn remove_session(&mut self, index: SessionId) {
+        Kernel::remove_session(self, index);
     }
 }

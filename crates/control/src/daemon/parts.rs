@@ -20,6 +20,7 @@ use super::monitor::Monitor;
 use super::neighbors::Neighbors;
 use super::oam::Oam;
 use super::own::Devices;
+use super::paths::Paths;
 use super::peers::Peers;
 use super::replies::Replies;
 use super::{Options, PacketFormatter, Port, trace};
@@ -49,18 +50,20 @@ pub(super) struct Ports {
     pub private_bpffs: Option<u32>,
 }
 
-/// Watchers of neighbors, services and ether devices, which cause no notification.
-pub(super) struct Watchers<P> {
+/// Watchers of neighbors, services, paths and ether devices, which cause no notification.
+pub(super) struct Watchers<P, Q> {
     pub neighbors: Neighbors,
     pub liveness: Liveness<P>,
+    pub paths: Paths<Q>,
     pub ethers: EtherDevices,
 }
 
-impl<P> Default for Watchers<P> {
+impl<P, Q> Default for Watchers<P, Q> {
     fn default() -> Self {
         Self {
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
+            paths: Paths::default(),
             ethers: EtherDevices::default(),
         }
     }

@@ -25,6 +25,7 @@ use sidestep_model::settings::Mode;
 
 use super::liveness::{Failure, Identifier, ProbeSocket, Prober};
 use super::packet_path::PacketPath;
+use super::paths::{PathProber, ThreadProber};
 use super::{ether, nanoseconds};
 use crate::doctor::facts::{self, Host, Port};
 use crate::fragment::socket::FrameSocket;
@@ -36,6 +37,7 @@ pub(super) trait System {
     type Mirror: NodeMirror;
     type Path: PacketPath;
     type Prober: Prober;
+    type PathProber: PathProber<Path = Self::Path>;
     type Messenger: Messenger;
     type FrameSender: FrameSender;
 
@@ -48,6 +50,8 @@ pub(super) trait System {
         node: &Node,
         identifier: Identifier,
     ) -> Result<Self::Prober, Failure>;
+    /// Begins to probe paths, without any.
+    fn path_prober(&self, path: &Self::Path) -> Result<Self::PathProber, String>;
     /// Opens the sockets for ICMP messages.
     fn messenger(&self) -> io::Result<Self::Messenger>;
     /// Opens the socket for frames.
@@ -122,6 +126,7 @@ impl System for Linux {
     type Mirror = Mirror;
     type Path = Kernel;
     type Prober = ProbeSocket;
+    type PathProber = ThreadProber;
     type Messenger = Sockets;
     type FrameSender = FrameSocket;
 
@@ -136,6 +141,10 @@ impl System for Linux {
         identifier: Identifier,
     ) -> Result<ProbeSocket, Failure> {
         ProbeSocket::open(service, node, identifier)
+    }
+
+    fn path_prober(&self, path: &Kernel) -> Result<ThreadProber, String> {
+        ThreadProber::start(path)
     }
 
     fn messenger(&self) -> io::Result<Sockets> {

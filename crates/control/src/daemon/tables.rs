@@ -9,6 +9,7 @@ use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{Delta, Image, Limits};
 use sidestep_mirror::Changes;
 use sidestep_model::config::Overlay;
+use sidestep_model::liveness::Watched;
 use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_model::route::RouteKey;
 use sidestep_model::service::Service;
@@ -58,6 +59,8 @@ pub(super) struct Sources<'a> {
     pub devices: &'a Devices,
     /// Services that do not reply.
     pub down: &'a BTreeSet<Service>,
+    /// Sessions and states of paths.
+    pub watched: &'a Watched,
     /// Interfaces of the packet path, one for each slot at most.
     pub ports: &'a BTreeSet<IfIndex>,
 }
@@ -78,7 +81,12 @@ impl<P: PacketPath> Tables<P> {
         } else {
             Image::default()
         };
-        let overlaid = OverlaidNode::new(mirrored, own, devices, BTreeSet::new());
+        let overlaid = OverlaidNode::new(
+            mirrored,
+            own,
+            devices,
+            (BTreeSet::new(), Watched::default()),
+        );
         Self::beside(kernel, (origin, before), limits, overlaid, now)
     }
 
@@ -110,7 +118,8 @@ impl<P: PacketPath> Tables<P> {
 
     /// Makes the node with the overlay again.
     pub fn overlay(&mut self, on: Sources<'_>) {
-        self.overlaid = OverlaidNode::new(on.mirrored, on.own, on.devices, on.down.clone());
+        let found = (on.down.clone(), on.watched.clone());
+        self.overlaid = OverlaidNode::new(on.mirrored, on.own, on.devices, found);
     }
 
     /// Recompiles for a client that waits for the result. If something does not fit, it waits for a
@@ -216,6 +225,24 @@ impl<P: PacketPath> Tables<P> {
         is_published
     }
 
+    /// Updates the tables after a change of the states of paths. Returns false if that requires a full
+    /// compilation.
+    pub fn apply_watched(&mut self, mirrored: &Node, watched: Watched) -> bool {
+        let Some(routes) = self.overlaid.set_watched(watched) else {
+            return false;
+        };
+        let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);
+        let routes: Vec<RouteKey> = routes.into_iter().collect();
+        let Ok(change) = self.compiler.update(node, &routes, &[], &[], compiled) else {
+            return false;
+        };
+        let is_published = urgent::publish(&mut self.kernel, &change, compiled);
+        if is_published {
+            self.compiler.accept();
+        }
+        is_published
+    }
+
     /// Updates the table of stations. Returns false, with nothing changed, if that fails.
     fn apply_stations(&mut self, mirrored: &Node, stations: &[(IfIndex, Mac)]) -> bool {
         if stations.is_empty() {
@@ -289,11 +316,14 @@ impl<S: System> Instance<S> {
         action: impl FnOnce(&mut Tables<S::Path>, Sources<'_>) -> T,
     ) -> T {
         let (ports, down) = (self.port_slots(), self.watchers.liveness.down());
+        let own = &self.configured.own;
+        let watched = self.watchers.paths.watched(own, &self.tables.kernel);
         let on = Sources {
             mirrored: self.mirror.node(),
             own: &self.configured.own,
             devices: &self.configured.devices,
             down: &down,
+            watched: &watched,
             ports: &ports,
         };
         action(&mut self.tables, on)
@@ -330,7 +360,19 @@ impl<S: System> Instance<S> {
         done?;
         let routes = self.configured.own.routes.values();
         self.watchers.liveness.watch(routes, self.time.now);
+        self.probe_paths();
         Ok(())
+    }
+
+    /// Gives the node the states of its paths, and updates the routes into policies.
+    pub(super) fn apply_watched(&mut self) {
+        self.clients.monitor.touch();
+        self.watchers.ethers.touch();
+        let own = &self.configured.own;
+        let watched = self.watchers.paths.watched(own, &self.tables.kernel);
+        if !self.tables.apply_watched(self.mirror.node(), watched) {
+            self.on_change(&Changes::default(), true);
+        }
     }
 
     /// As [`Tables::apply`].

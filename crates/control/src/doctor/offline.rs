@@ -52,7 +52,7 @@ impl Plan {
         let live = mirror.node();
         let (own, names) = resolve(live, &devices, self.mode, &self.ports, &self.config)?;
         devices.extend(names.into_absent());
-        let overlaid = OverlaidNode::new(live, &own, &devices, BTreeSet::new());
+        let overlaid = OverlaidNode::new(live, &own, &devices, Default::default());
         let node = overlaid.node(live).clone();
         let ports = self.ports.iter().filter_map(|port| node.link_by_name(port));
         let ports = ports.map(|link| link.ifindex).collect();
@@ -82,7 +82,7 @@ impl Plan {
         let names = KnownNames::new(mirror.node(), &devices, awaited);
         let own = self.config.overlay(mirror.node(), &names)?;
         devices.extend(names.into_absent());
-        let overlaid = OverlaidNode::new(mirror.node(), &own, &devices, BTreeSet::new());
+        let overlaid = OverlaidNode::new(mirror.node(), &own, &devices, Default::default());
         let node = overlaid.node(mirror.node());
         let port = |name: &String| {
             let link = node.link_by_name(name);

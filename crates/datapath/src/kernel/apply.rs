@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sidestep_fib::Prefix;
 
-use super::maps::{Mapped, Record, differ_in_first_word_only};
+use super::maps::{Mapped, POLICY_WORDS, Record, differ_in_first_word_only};
 use super::stations;
 use super::unused::Retired;
 use super::{Kernel, KernelError, Table};
@@ -107,7 +107,7 @@ impl Kernel {
         publish(&maps.groups, delta.groups.upserts(), applied);
         publish(&maps.routes, grouped.into_iter(), applied);
         for (index, _, policy) in delta.policies.changed() {
-            maps.policies.publish_first(index.0, policy);
+            maps.policies.publish_words(index.0, policy, &POLICY_WORDS);
             applied.written += 1;
         }
     }
@@ -370,7 +370,8 @@ impl Kernel {
             self.unused.keep_view(change.view);
         }
         for (index, policy, _) in delta.policies.changed() {
-            self.maps.policies.publish_first(index.0, policy);
+            let table = &self.maps.policies;
+            table.publish_words(index.0, policy, &POLICY_WORDS);
         }
         for (index, group, _) in delta.groups.changed() {
             self.maps.groups.publish(index.0, group);

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::abi::{
     HeaderSetId, RouteId, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES,
-    SIDESTEP_REPORT_RING, SIDESTEP_RESOLVE_REQUESTS, SIDESTEP_STATIONS, TableIndex, ViewId,
-    sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work,
-    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
-    sidestep_resolve_request, sidestep_route, sidestep_route_counters, sidestep_station,
-    sidestep_station_key,
+    SIDESTEP_REPORT_RING, SIDESTEP_RESOLVE_REQUESTS, SIDESTEP_SESSIONS, SIDESTEP_STATIONS,
+    TableIndex, ViewId, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
+    sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
+    sidestep_report_rate, sidestep_resolve_request, sidestep_route, sidestep_route_counters,
+    sidestep_session, sidestep_station, sidestep_station_key,
 };
 use libbpf_rs::{MapCore, MapHandle, MapType};
 
@@ -72,11 +72,13 @@ pub enum Table {
     HmacWork,
     /// Stations of bridges.
     Stations,
+    /// Sessions of paths.
+    Sessions,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -94,6 +96,7 @@ impl Table {
         Self::HmacKeys,
         Self::HmacWork,
         Self::Stations,
+        Self::Sessions,
     ];
 
     /// Name of the map.
@@ -116,6 +119,7 @@ impl Table {
             Self::HmacKeys => "hmac_keys",
             Self::HmacWork => "hmac_work",
             Self::Stations => "stations",
+            Self::Sessions => "sessions",
         }
     }
 
@@ -123,8 +127,8 @@ impl Table {
     pub(super) fn may_change<T: Record>(self, from: &T, to: &T) -> bool {
         match self {
             Self::Ports | Self::Adjacencies => true,
-            // The path of a segment list.
-            Self::Policies => differ_in_first_word_only(from, to),
+            // The path of a segment list, or its session and backup.
+            Self::Policies => differ_only_in(from, to, &POLICY_WORDS),
             // The next hops of a nexthop object: any mixture of old and new slots has a route.
             Self::Groups => has_all_slots(from) && has_all_slots(to),
             _ => false,
@@ -151,6 +155,7 @@ impl Table {
             Self::Reports => SIDESTEP_REPORT_RING,
             Self::HmacKeys => SIDESTEP_HMAC_KEYS + 1,
             Self::Stations => SIDESTEP_STATIONS,
+            Self::Sessions => SIDESTEP_SESSIONS,
         }
     }
 
@@ -190,6 +195,7 @@ impl Table {
             Self::ReportRates => (MapType::Array, 4, size_of::<sidestep_report_rate>()),
             Self::HmacKeys => (MapType::Array, 4, size_of::<sidestep_hmac_key>()),
             Self::HmacWork => (MapType::PercpuArray, 4, size_of::<sidestep_hmac_work>()),
+            Self::Sessions => (MapType::Array, 4, size_of::<sidestep_session>()),
             Self::Stations => (
                 MapType::Hash,
                 size_of::<sidestep_station_key>(),
@@ -242,6 +248,7 @@ pub(super) struct Maps {
     pub(super) learned: Mapped<sidestep_learned>,
     pub(super) flow_sets: Mapped<sidestep_flow_set>,
     pub(super) report_rates: Mapped<sidestep_report_rate>,
+    pub(super) sessions: Mapped<sidestep_session>,
 }
 
 impl Maps {
@@ -263,6 +270,7 @@ impl Maps {
             learned: Mapped::new(handle(Table::Learned))?,
             flow_sets: Mapped::new(handle(Table::FlowSets))?,
             report_rates: Mapped::new(handle(Table::ReportRates))?,
+            sessions: Mapped::new(handle(Table::Sessions))?,
             handles,
         })
     }
@@ -387,6 +395,8 @@ unsafe impl Record for sidestep_resolve_request {}
 unsafe impl Record for sidestep_learned {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_flow_set {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_session {}
 // SAFETY: report.h asserts the size; all its fields are integers.
 unsafe impl Record for sidestep_report_rate {}
 
@@ -408,13 +418,18 @@ impl<T: Record> Mapped<T> {
 
     /// [`Table::check`] has seen that its values are of `T`'s size: a multiple of 8 bytes, so they
     /// follow each other without gaps.
-    fn new(map: &MapHandle) -> Result<Self, KernelError> {
+    pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
         let len = map.max_entries();
         Ok(Self {
             mapping: Mapping::new(map, len as usize * size_of::<T>())?,
             len,
             record: PhantomData,
         })
+    }
+
+    /// The words of all records, and the number of records.
+    pub(super) fn all(&self) -> (&[AtomicU64], u32) {
+        (self.mapping.words(), self.len)
     }
 
     /// The words of a record.
@@ -511,9 +526,17 @@ fn word<T: Record>(record: &T, i: usize) -> u64 {
     }
 }
 
+/// Words of a policy that change while it is in use: its path; its session and backup.
+pub(super) const POLICY_WORDS: [usize; 2] = [0, 2];
+
 /// Whether two records differ in nothing but their first 8 bytes.
 pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
-    (1..Mapped::<T>::WORDS).all(|i| word(a, i) == word(b, i))
+    differ_only_in(a, b, &[0])
+}
+
+/// Whether two records differ in nothing but these words.
+fn differ_only_in<T: Record>(a: &T, b: &T, words: &[usize]) -> bool {
+    (0..Mapped::<T>::WORDS).all(|i| words.contains(&i) || word(a, i) == word(b, i))
 }
 
 /// Returns whether all slots of a group have a route, including those that are not in use. The first

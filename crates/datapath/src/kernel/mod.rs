@@ -27,6 +27,7 @@ mod program_time;
 mod report;
 #[cfg(test)]
 mod scratch;
+mod sender;
 mod stations;
 mod suspend;
 mod sys;
@@ -51,6 +52,7 @@ pub use maps::Table;
 pub use pins::Pinned;
 pub use program_time::{Method, ProgramTime};
 pub use report::ReportRate;
+pub use sender::{Sender, Sessions};
 pub use sys::FILTER_PRIORITY;
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
 use crate::grammar::{
-    Names, Style, domain, ether, neighbor, policy, reflector, route, rule, vlan, vrf,
+    Names, Style, domain, ether, neighbor, path, policy, reflector, route, rule, vlan, vrf,
 };
 use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
@@ -56,7 +56,7 @@ impl Difference {
 }
 
 /// Keys whose value is a list.
-const LISTS: [&str; 10] = [
+const LISTS: [&str; 11] = [
     PORTS,
     "neighbors",
     "routes",
@@ -65,6 +65,7 @@ const LISTS: [&str; 10] = [
     "vrfs",
     "domain",
     "reflectors",
+    "paths",
     "policies",
     "ethers",
 ];
@@ -134,6 +135,9 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
     }
     for (discriminator, it) in &own.reflectors {
         add("reflectors", reflector::print(*discriminator, *it));
+    }
+    for (name, it) in &own.watched_paths {
+        add("paths", path::print(name, it, names));
     }
     for (name, it) in &own.policies {
         add("policies", policy::print(name, it));

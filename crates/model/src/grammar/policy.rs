@@ -37,13 +37,19 @@ pub fn parse(words: &mut Words) -> Result<(String, Policy), ConfigError> {
 /// # Errors
 /// The name is missing or invalid.
 pub fn parse_name(words: &mut Words) -> Result<String, ConfigError> {
-    let expected = "the name of a policy: letters, digits, `-`, `_` and `.`, up to 64";
+    name_of(words, "policy")
+}
+
+/// Parses the name of a policy or path (`what`).
+pub(super) fn name_of(words: &mut Words, what: &str) -> Result<String, ConfigError> {
+    let name = format!("the name of a {what}");
+    let expected = format!("{name}: letters, digits, `-`, `_` and `.`, up to {NAME_MAX}");
     let Some(word) = words.take() else {
-        return Err(words.missing("the name of a policy", expected));
+        return Err(words.missing(&name, &expected));
     };
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if word.text.len() > NAME_MAX || !word.text.bytes().all(legal) {
-        return Err(invalid(word, "policy", expected));
+        return Err(invalid(word, what, expected));
     }
     Ok(word.text.to_owned())
 }

@@ -68,6 +68,8 @@ pub enum Invalid {
     Nested(Ipv6Addr),
     /// What it sends is to be signed, and there is no HMAC key with that id (RFC 8754 2.1.2).
     NoKey(u32),
+    /// The path with this name, which has the same segment list, is down (RFC 9256 5.1: verification).
+    PathDown(String),
 }
 
 impl fmt::Display for Invalid {
@@ -93,6 +95,7 @@ impl fmt::Display for Invalid {
                 "the route to {address} encapsulates inside {NESTED_MAX} other encapsulations"
             ),
             Self::NoKey(id) => write!(f, "there is no HMAC key {id}"),
+            Self::PathDown(name) => write!(f, "path {name} is down"),
         }
     }
 }
@@ -115,6 +118,7 @@ pub(super) fn of(node: &Node, policy: &Policy) -> Validity {
 fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListValidity {
     let mut stands = toward(node, list.segments[0]);
     stands.invalid = stands.invalid.or_else(|| missing_key(node, policy.hmac));
+    stands.invalid = stands.invalid.or_else(|| path_down(node, &list.segments));
     stands
 }
 
@@ -202,6 +206,12 @@ fn outer(
         Some(&first) => follow(node, first, encap.lookup, nested + 1, stands),
         None => Err(Invalid::NoLink(segment)),
     }
+}
+
+/// That the probes of the list get no answers.
+fn path_down(node: &Node, segments: &[Ipv6Addr]) -> Option<Invalid> {
+    let list = node.watched.lists.get(segments)?;
+    list.is_down.then(|| Invalid::PathDown(list.path.clone()))
 }
 
 /// That there is no key to sign with.

@@ -4,6 +4,7 @@
 mod commands;
 mod mirror;
 mod path;
+mod paths;
 mod system;
 mod tests;
 

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORTS, SIDESTEP_REASONS, ViewId, sidestep_learned,
-    sidestep_policy, sidestep_port_counters, sidestep_route_counters,
+    sidestep_policy, sidestep_port_counters, sidestep_route_counters, sidestep_session,
 };
 use sidestep_datapath::kernel::{Features, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::learned::{Flows, Knowledge};
 use sidestep_datapath::{
     AdjacencyId, Copied, CounterId, Delta, HeaderSetId, Image, Native, Oversized, PolicyId, Report,
-    StationKey,
+    SessionId, StationKey,
 };
 
+use super::paths::Sessions;
 use crate::daemon::packet_path::PacketPath;
 
 /// Tables, attachments and what packets have used.
@@ -43,6 +44,8 @@ pub(crate) struct MemoryPath {
     pub ports_counted: BTreeMap<u32, sidestep_port_counters>,
     pub routes_counted: RefCell<BTreeMap<CounterId, sidestep_route_counters>>,
     pub reasons_counted: BTreeMap<usize, u64>,
+    /// Sessions of paths.
+    pub sessions: Sessions,
     /// The last limit of reports, and that of oversized packets.
     pub rates: Cell<[Option<ReportRate>; 2]>,
 }
@@ -297,6 +300,19 @@ impl PacketPath for MemoryPath {
 
     fn take_resolve_requests(&self) -> Vec<(ViewId, [u8; 16])> {
         std::mem::take(&mut self.wanted.borrow_mut())
+    }
+
+    fn sessions(&self) -> Vec<(SessionId, sidestep_session)> {
+        let sessions = self.sessions.borrow();
+        sessions.iter().map(|(index, it)| (*index, *it)).collect()
+    }
+
+    fn create_session(&mut self, index: SessionId, session: &sidestep_session) {
+        self.sessions.borrow_mut().insert(index, *session);
+    }
+
+    fn remove_session(&mut self, index: SessionId) {
+        self.sessions.borrow_mut().remove(&index);
     }
 }
 

@@ -18,6 +18,7 @@ use sidestep_model::ether::Ethers;
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::service::Service;
 
+use super::paths::SimulatedPathProber;
 use super::{MemoryMirror, MemoryPath};
 use crate::daemon::Mode;
 use crate::daemon::liveness::{Failure, Identifier, Prober};
@@ -44,6 +45,8 @@ pub(crate) struct World {
     pub heard: RefCell<VecDeque<Vec<u8>>>,
     /// No frame can be sent.
     pub no_frames: Cell<bool>,
+    /// Discriminators of sessions whose probes get no answer.
+    pub dead: RefCell<BTreeSet<u32>>,
     /// Times at which sockets become readable.
     readable: RefCell<BTreeSet<Instant>>,
 }
@@ -61,6 +64,7 @@ impl Default for World {
             frames: RefCell::default(),
             heard: RefCell::default(),
             no_frames: Cell::default(),
+            dead: RefCell::default(),
             readable: RefCell::default(),
         }
     }
@@ -158,6 +162,7 @@ impl System for Simulated {
     type Mirror = MemoryMirror;
     type Path = MemoryPath;
     type Prober = SimulatedProber;
+    type PathProber = SimulatedPathProber;
     type Messenger = SimulatedSocket;
     type FrameSender = SimulatedSocket;
 
@@ -186,6 +191,13 @@ impl System for Simulated {
             address: service.address.expect("a service with an address"),
             answers: Vec::new(),
         })
+    }
+
+    fn path_prober(&self, path: &MemoryPath) -> Result<SimulatedPathProber, String> {
+        if self.0.no_sockets.get() {
+            return Err("no socket".into());
+        }
+        Ok(SimulatedPathProber::new(&self.0, path))
     }
 
     fn messenger(&self) -> io::Result<SimulatedSocket> {

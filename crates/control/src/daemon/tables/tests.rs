@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sidestep_datapath::{Native, Verdict, VerdictKind};
 use sidestep_mirror::Urgent;
 use sidestep_model::config::File;
+use sidestep_model::liveness::Watched;
 use sidestep_testkit::differential::headers::bare_ipv6;
 
 use super::*;
@@ -64,6 +65,7 @@ impl World {
             own: &self.own,
             devices: &Devices::default(),
             down: &BTreeSet::new(),
+            watched: &Watched::default(),
             ports: &self.ports,
         };
         self.tables.recompile(on, before)

@@ -19,6 +19,7 @@ rules: [iif eth0 lookup 100, from fd00::/8 lookup 7]
 vlans: [table 10 vid 100 dev eth1]
 domain: ["sid-block fc00::/16", "inside eth1"]
 reflectors: ["1001", "1002 admin-down"]
+paths: ["p segs fc00::1 loopback interval 10 multiplier 3"]
 policies: ["p color 100 endpoint fc00:3::1 segs fc00:2::e,fc00:3::d6 weight 3 segs fc00:4::e"]
 tunsrc: "fc00::2"
 seg6_flowlabel: -1

@@ -16,6 +16,7 @@ mod monitor;
 mod neighbors;
 mod notifications;
 mod packets;
+mod paths;
 mod policies;
 mod random;
 mod refusals;

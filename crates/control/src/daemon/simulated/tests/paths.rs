@@ -1,0 +1,218 @@
+//! Paths: states, what policies make of them, waits and damping, refusals and takeovers.
+
+use std::time::Duration;
+
+use sidestep_model::liveness::discriminators;
+
+use super::{SECOND, refused};
+use crate::api::Request;
+use crate::daemon::simulated::{STAR, Simulation};
+use crate::report;
+
+const FAR: &str = "2001:db8:e::1";
+const MS: Duration = Duration::from_millis(1);
+
+/// A policy with two lists, each with a path, and a protecting list.
+fn start() -> Simulation {
+    let mut node = Simulation::with(STAR, &["eth0", "eth1", "eth2"], "");
+    node.all([
+        "path add west segs fc00:b::2 loopback interval 10 multiplier 3 source fc00:a::1",
+        "path add east segs fc00:c::2 loopback interval 10 multiplier 3 source fc00:a::1",
+        "policy add gold color 100 endpoint fc00:c::2 preference 200 segs fc00:b::2 \
+         preference 100 segs fc00:c::2",
+        "route add 2001:db8:e::/48 policy gold",
+    ]);
+    node
+}
+
+fn paths(node: &mut Simulation) -> report::Paths {
+    node.report(Request::ShowPaths)
+}
+
+fn path(node: &mut Simulation, name: &str) -> report::WatchedPath {
+    let found = paths(node).into_iter().find(|path| path.name == name);
+    found.expect("a path")
+}
+
+/// Lets the probes of a path get no answers, or get them again.
+fn kill(node: &mut Simulation, name: &str, is_dead: bool) {
+    let own = &node.instance.configured.own;
+    let all = discriminators(&own.watched_paths, &own.reflectors).expect("no conflict");
+    for (number, _) in all.into_iter().filter(|(_, (of, _))| of == name) {
+        let mut dead = node.world.dead.borrow_mut();
+        if is_dead {
+            dead.insert(number);
+        } else {
+            dead.remove(&number);
+        }
+    }
+}
+
+#[test]
+fn a_policy_leaves_a_path_that_dies_and_returns_after_its_wait() {
+    let mut node = start();
+    node.run(SECOND);
+    assert_eq!(path(&mut node, "west").state, "up");
+    assert_eq!(node.outer_destination(FAR), "fc00:b::2");
+
+    kill(&mut node, "west", true);
+    let taken = node.until("the switch", |node| {
+        node.outer_destination(FAR) == "fc00:c::2"
+    });
+    assert!(taken <= 50 * MS, "{taken:?}");
+    let west = path(&mut node, "west");
+    assert_eq!((west.state.as_str(), west.in_use), ("down", false));
+    assert_eq!(west.why.as_deref(), Some("no answers"));
+    let shown: report::Policies = node.report(Request::ShowPolicies);
+    let list = &shown[0].candidates[0].lists[0];
+    assert_eq!(list.invalid.as_deref(), Some("path west is down"));
+
+    kill(&mut node, "west", false);
+    node.run(500 * MS);
+    assert_eq!(path(&mut node, "west").state, "waiting");
+    assert_eq!(node.outer_destination(FAR), "fc00:c::2", "it waits");
+    let taken = node.until("the return", |node| {
+        node.outer_destination(FAR) == "fc00:b::2"
+    });
+    assert!(taken <= 550 * MS, "{taken:?}");
+    assert_eq!(path(&mut node, "west").changes.len(), 2);
+}
+
+#[test]
+fn a_path_that_fails_again_and_again_waits_longer_each_time() {
+    let mut node = start();
+    node.all(["path replace west segs fc00:b::2 loopback interval 10 source fc00:a::1 hold 100"]);
+    node.run(SECOND);
+    let mut waits = vec![];
+    for _ in 0..9 {
+        kill(&mut node, "west", true);
+        node.until("the failure", |node| !path(node, "west").in_use);
+        kill(&mut node, "west", false);
+        let wait = node.until("the return", |node| path(node, "west").in_use);
+        waits.push(wait.as_millis() / 100);
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    node.run(70 * SECOND);
+    kill(&mut node, "west", true);
+    node.until("the failure", |node| !path(node, "west").in_use);
+    kill(&mut node, "west", false);
+    let wait = node.until("the return", |node| path(node, "west").in_use);
+    assert_eq!(wait.as_millis() / 100, 1, "it was quiet for long");
+}
+
+#[test]
+fn a_policy_without_a_path_alive_is_invalid() {
+    let mut node = start();
+    node.run(SECOND);
+    for name in ["west", "east"] {
+        kill(&mut node, name, true);
+    }
+    node.run(SECOND);
+    let shown: report::Policies = node.report(Request::ShowPolicies);
+    assert_eq!(shown[0].active, None);
+    node.all(["path del west"]);
+    assert_eq!(
+        node.outer_destination(FAR),
+        "fc00:b::2",
+        "nobody watches it"
+    );
+}
+
+#[test]
+fn a_path_that_is_down_by_configuration_is_not_probed_nor_used() {
+    let mut node = start();
+    node.run(SECOND);
+    let words = "segs fc00:b::2 loopback interval 10 source fc00:a::1";
+    node.all([&format!("path replace west {words} admin-down")[..]]);
+    node.run(SECOND);
+    assert_eq!(node.outer_destination(FAR), "fc00:c::2");
+    let west = path(&mut node, "west");
+    assert_eq!(
+        (west.state.as_str(), west.flows[0].probes),
+        ("admin-down", 0)
+    );
+    node.all([&format!("path replace west {words}")[..]]);
+    node.run(2 * SECOND);
+    assert_eq!(path(&mut node, "west").state, "up");
+    assert_eq!(node.outer_destination(FAR), "fc00:b::2");
+}
+
+#[test]
+fn sessions_outlive_a_crash_in_the_state_that_they_had() {
+    let mut node = start();
+    node.run(SECOND);
+    kill(&mut node, "west", true);
+    node.run(SECOND);
+    assert!(!path(&mut node, "west").in_use);
+    let before = node.instance.tables.kernel.sessions.borrow().clone();
+    let options = node.options();
+    let mut node = node.crash(options).expect("a start");
+    let after = node.instance.tables.kernel.sessions.borrow().clone();
+    assert_eq!(before, after, "the same sessions");
+    node.run(20 * MS);
+    assert!(!path(&mut node, "west").in_use);
+    assert_eq!(node.outer_destination(FAR), "fc00:c::2", "no flap");
+    // The machine slept meanwhile.
+    node.jump(3600 * SECOND);
+    node.run(SECOND);
+    assert!(path(&mut node, "east").in_use);
+    assert_eq!(path(&mut node, "east").failures, 0);
+    kill(&mut node, "west", false);
+    node.run(3 * SECOND);
+    assert_eq!(node.outer_destination(FAR), "fc00:b::2");
+}
+
+#[test]
+fn what_cannot_be_probed_says_why() {
+    let mut node = start();
+    node.all([
+        "path add a segs fc00:9::1 loopback source fc00:a::1",
+        "path add b segs fc00:b::2,fc00:b::3 loopback source fc00:77::1",
+        "path add c segs fc00:b::2,fc00:b::4 loopback return fc00:77::2 source fc00:a::1",
+    ]);
+    node.run(3 * SECOND);
+    let why = |node: &mut Simulation, name| path(node, name).why.unwrap_or_default();
+    assert_eq!(
+        why(&mut node, "b"),
+        "the source fc00:77::1 is no address of this node"
+    );
+    let back =
+        "the list does not lead back: fc00:77::2 is neither a SID nor an address of this node";
+    assert_eq!(why(&mut node, "c"), back);
+    assert!(node.verdict("fc00:9::1").starts_with("punt"));
+    for (words, expected) in [
+        (
+            "path add west segs fc00::1 loopback",
+            "the path exists already: west segs fc00:b::2",
+        ),
+        (
+            "path add d segs fc00:b::2 loopback",
+            "path west has the same segment list",
+        ),
+        ("path add d segs ::2 loopback discriminator 7 flows 2", ""),
+        (
+            "path add e segs ::3 loopback discriminator 8",
+            "paths e and d have the same discriminator 8",
+        ),
+        (
+            "reflector add 7",
+            "discriminator 7 of path d is that of a reflector",
+        ),
+        ("reflector add 9", ""),
+        (
+            "path add e segs ::3 loopback discriminator 9",
+            "discriminator 9 of path e is that of a reflector",
+        ),
+        (
+            "path del e",
+            "there is no path e (see `sidestep path show`)",
+        ),
+    ] {
+        if expected.is_empty() {
+            node.all([words]);
+        } else {
+            let found = refused(&mut node, words);
+            assert!(found.contains(expected), "{words}: {found}");
+        }
+    }
+}

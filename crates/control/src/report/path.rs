@@ -1,0 +1,68 @@
+//! `path show` and `reflector show`.
+
+use serde::{Deserialize, Serialize};
+
+/// `reflector show`.
+pub type Reflectors = Vec<Reflector>;
+
+/// A reflector of S-BFD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reflector {
+    /// Discriminator.
+    pub discriminator: u32,
+    /// Whether its answers have the state `AdminDown`.
+    pub admin_down: bool,
+    /// Probes that became answers.
+    pub answers: u64,
+}
+
+/// `path show`.
+pub type Paths = Vec<WatchedPath>;
+
+/// A path that is probed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedPath {
+    /// Name.
+    pub name: String,
+    /// Arguments of `path add`.
+    pub words: String,
+    /// Segment list.
+    pub segments: Vec<String>,
+    /// `up`, `init` before the first answer, `down`, `waiting` while it is alive but not in use yet,
+    /// `admin-down`, `unknown` without a prober.
+    pub state: String,
+    /// Whether policies use the list.
+    pub in_use: bool,
+    /// Why it is not in use, or not probed.
+    pub why: Option<String>,
+    /// Milliseconds until it is in use again, if it stays alive.
+    pub wait_ms: Option<u64>,
+    /// Number of times it went out of use.
+    pub failures: u64,
+    /// Its flows.
+    pub flows: Vec<PathFlow>,
+    /// The last changes, the oldest first.
+    pub changes: Vec<PathChange>,
+}
+
+/// A flow of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathFlow {
+    /// `init`, `up`, `lost` or `remote-admin-down`.
+    pub state: String,
+    /// Probes sent.
+    pub probes: u64,
+    /// Microseconds since the last answer.
+    pub answered_us: Option<u64>,
+}
+
+/// A change of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathChange {
+    /// Milliseconds since the change.
+    pub ago_ms: u64,
+    /// Whether it came into use.
+    pub in_use: bool,
+    /// Reason.
+    pub why: String,
+}
