@@ -219,7 +219,7 @@ impl Node {
     pub fn path_of(&self, device: &Ether) -> PathState {
         let (lists, segments, invalid) = match &device.path {
             EtherPath::Segments(segments) => {
-                let list = self.way_to(segments[0]);
+                let list = self.state_of(segments);
                 let invalid = list.invalid.as_ref().map(ToString::to_string);
                 (vec![list], segments.len(), invalid)
             }

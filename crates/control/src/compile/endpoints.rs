@@ -258,6 +258,7 @@ impl RouteCompiler<'_> {
             next_hop,
             encap: &encap,
             alone: None,
+            guard: None,
         })?;
         Ok(sidestep_route {
             action: action as u8,

@@ -6,7 +6,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
     SIDESTEP_ROUTE_HEADEND, sidestep_route,
 };
-use sidestep_datapath::{AdjacencyId, KeySlot, PolicyId, ViewId};
+use sidestep_datapath::{AdjacencyId, KeySlot, PolicyId, SessionId, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::TableId;
 use sidestep_model::policy::OnlyNextHop;
@@ -18,7 +18,7 @@ use super::chain::Chain;
 use super::error::{Skip, unsupported};
 use super::header;
 use super::index::PolicyInfo;
-use super::keys::{PolicyKey, Via};
+use super::keys::{Guard, PolicyKey, Via};
 use super::lookups::Dependent;
 use super::record::record;
 use super::routes::RouteCompiler;
@@ -38,6 +38,8 @@ pub(super) struct Headend<'a> {
     pub encap: &'a Seg6Encap,
     /// The only next hop toward the first segment, if a policy determines it.
     pub alone: Option<OnlyNextHop>,
+    /// The list of an SR policy, if it has a path.
+    pub guard: Option<Guard>,
 }
 
 impl RouteCompiler<'_> {
@@ -49,6 +51,7 @@ impl RouteCompiler<'_> {
             next_hop,
             encap,
             alone,
+            guard,
         } = headend;
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return unsupported(format!(
@@ -84,6 +87,7 @@ impl RouteCompiler<'_> {
             alone,
             view,
             hmac_key: slot,
+            guard,
         };
         let policy = self.store.indices.policies.index_of(&key)?;
         let to_policy = sidestep_route {
@@ -99,6 +103,7 @@ impl RouteCompiler<'_> {
         content.flow_label = label;
         content.adjacency = self.path(policy, &key)?;
         content.view = view;
+        content.session = guard.map_or(SessionId::NONE, |guard| guard.session);
         let info = PolicyInfo {
             encap: encap.clone(),
             source,

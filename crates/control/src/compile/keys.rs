@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_datapath::abi::sidestep_route;
-use sidestep_datapath::{KeySlot, RouteId, ViewId};
+use sidestep_datapath::{KeySlot, RouteId, SessionId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, Mac, TableId};
-use sidestep_model::policy::OnlyNextHop;
+use sidestep_model::policy::{ListId, OnlyNextHop};
 use sidestep_model::route::{Family, ObjectId, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
@@ -102,6 +102,17 @@ pub(super) struct PolicyKey {
     pub view: ViewId,
     /// HMAC key that signs the SRH.
     pub hmac_key: KeySlot,
+    /// The list of an SR policy that the record is of, if the list has a path: its backup is that of
+    /// the policy.
+    pub guard: Option<Guard>,
+}
+
+/// A list of an SR policy with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Guard {
+    pub list: ListId,
+    /// Session that says whether the path is down.
+    pub session: SessionId,
 }
 
 /// Key of a header set of End.AD.

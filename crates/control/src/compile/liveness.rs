@@ -63,6 +63,7 @@ impl RouteCompiler<'_> {
                 next_hop: &NextHop::new(),
                 encap: &encap,
                 alone: None,
+                guard: None,
             });
             let compiled = match compiled {
                 Ok(record) => {

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use sidestep_datapath::RouteId;
 use sidestep_datapath::abi::{
     DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_GROUP,
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
+use sidestep_datapath::{PolicyId, RouteId, SessionId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::policy::{Candidate, ListValidity, Policy, SegmentList, Steering, Validity};
 use sidestep_model::route::{Encap, NextHop, Route};
@@ -20,6 +20,7 @@ use sidestep_model::route::{Encap, NextHop, Route};
 use super::error::Skip;
 use super::headend::Headend;
 use super::index::{Counted, RouteInfo};
+use super::keys::Guard;
 use super::record::{punt, record};
 use super::resolver::by_dscp;
 use super::routes::RouteCompiler;
@@ -132,37 +133,14 @@ impl<'a> RouteCompiler<'a> {
         };
         let candidate = &policy.candidates[active];
         let mut members = ListMembers::new();
-        for (number, (list, validity)) in candidate
-            .lists
-            .iter()
-            .zip(&validity.lists[active])
-            .enumerate()
-        {
-            if validity.invalid.is_some() {
-                continue;
-            }
-            let hop = onto(
-                route,
-                policy,
-                self.encap(route, policy, list),
-                list,
-                validity,
-            );
-            let mut record = self.headend(Headend {
-                table: route.key.table,
-                family: route.family(),
-                next_hop: &hop,
-                encap: &self.encap(route, policy, list),
-                alone: validity.alone,
-            })?;
-            if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
-                record.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
-            }
-            record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
+        for number in valid(&validity.lists[active]) {
+            let guard = self.guard(policy, (active, number));
+            let mut member = self.onto_list(route, named, (active, number), guard)?;
             let list = policy.list_id(candidate, number);
-            record.counter = self.store.counter(Counted::List(route.key, list));
-            members.insert(number, ListMember { record, hop });
+            member.record.counter = self.store.counter(Counted::List(route.key, list));
+            members.insert(number, member);
         }
+        self.protect(route, named, active, &members);
         if let (1, Some(only)) = (members.len(), members.values().next()) {
             return Ok(only.record);
         }
@@ -180,6 +158,78 @@ impl<'a> RouteCompiler<'a> {
                 Ok(heaviest.record)
             }
             spread => spread,
+        }
+    }
+
+    /// Returns the record of a route onto a segment list, at this place among the candidate paths
+    /// and their lists. It has no counter.
+    fn onto_list(
+        &mut self,
+        route: &Route,
+        named: NamedPolicy<'_>,
+        (candidate, number): (usize, usize),
+        guard: Option<Guard>,
+    ) -> Result<ListMember, Skip> {
+        let NamedPolicy {
+            policy, validity, ..
+        } = named;
+        let list = &policy.candidates[candidate].lists[number];
+        let validity = &validity.lists[candidate][number];
+        let encap = self.encap(route, policy, list);
+        let hop = onto(route, policy, encap.clone(), list, validity);
+        let mut record = self.headend(Headend {
+            table: route.key.table,
+            family: route.family(),
+            next_hop: &hop,
+            encap: &encap,
+            alone: validity.alone,
+            guard,
+        })?;
+        if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
+            record.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
+        }
+        record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
+        Ok(ListMember { record, hop })
+    }
+
+    /// Returns the guard of a list with a path.
+    fn guard(&self, policy: &Policy, (candidate, number): (usize, usize)) -> Option<Guard> {
+        let candidate = &policy.candidates[candidate];
+        let watched = &self.node.watched.lists;
+        let list = watched.get(&candidate.lists[number].segments)?;
+        Some(Guard {
+            list: policy.list_id(candidate, number),
+            session: SessionId(list.session),
+        })
+    }
+
+    /// Gives each list with a path a backup: the next list of its candidate path, otherwise the first
+    /// list of the protecting candidate path (RFC 9256 9.3). A backup has no backup itself.
+    fn protect(
+        &mut self,
+        route: &Route,
+        named: NamedPolicy<'_>,
+        active: usize,
+        members: &ListMembers,
+    ) {
+        let lists = &named.validity.lists;
+        for (&number, member) in members {
+            let policy = member.record.policy_id();
+            let image = &self.store.out.image.policies;
+            if image.get(&policy).is_none_or(|it| it.session.is_none()) {
+                continue;
+            }
+            let mut others = members.keys().copied().filter(|other| *other != number);
+            let next = others.clone().find(|other| *other > number);
+            let beside = next.or_else(|| others.next()).map(|other| (active, other));
+            let place = beside.or_else(|| {
+                let mut behind = lists.iter().enumerate().skip(active + 1);
+                behind.find_map(|(candidate, lists)| Some((candidate, valid(lists).next()?)))
+            });
+            // Without room for it, the list has no backup until the tables follow.
+            let backup = place.and_then(|place| self.onto_list(route, named, place, None).ok());
+            let backup = backup.map_or(PolicyId::NONE, |backup| backup.record.policy_id());
+            self.store.set_backup(policy, backup);
         }
     }
 
@@ -308,6 +358,14 @@ impl<'a> RouteCompiler<'a> {
         });
         within.collect()
     }
+}
+
+/// Returns the positions of the valid lists of a candidate path.
+fn valid(lists: &[ListValidity]) -> impl Iterator<Item = usize> + '_ {
+    let lists = lists.iter().enumerate();
+    lists
+        .filter(|(_, list)| list.invalid.is_none())
+        .map(|(number, _)| number)
 }
 
 /// Returns the position of the list that owns each slot; at least one list must be valid.

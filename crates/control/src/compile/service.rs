@@ -152,6 +152,7 @@ impl RouteCompiler<'_> {
             next_hop,
             encap: &encap,
             alone: None,
+            guard: None,
         })?;
         self.return_path(&service, back)?;
         let adjacency = self.store.adjacency(service.oif, service.via, None)?;

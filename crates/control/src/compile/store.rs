@@ -201,12 +201,29 @@ impl<'a> RecordStore<'a> {
             .set(|it| &mut it.delta.policies, image, index, Some(after));
     }
 
+    /// Sets the policy that takes over while the session of a policy is down.
+    pub fn set_backup(&mut self, index: PolicyId, backup: PolicyId) {
+        let Some(&before) = self.out.image.policies.get(&index) else {
+            return;
+        };
+        if before.backup == backup {
+            return;
+        }
+        self.indices.policies.acquire(backup);
+        self.indices.policies.release(before.backup);
+        let after = sidestep_policy { backup, ..before };
+        let image = &mut self.out.image.policies;
+        self.log
+            .set(|it| &mut it.delta.policies, image, index, Some(after));
+    }
+
     pub fn drop_policy(&mut self, index: PolicyId) {
         let Some(&content) = self.out.image.policies.get(&index) else {
             return;
         };
         self.indices.adjacencies.release(content.adjacency);
         self.indices.hmac_keys.release(content.hmac_key);
+        self.indices.policies.release(content.backup);
         self.release_view(content.view);
         let (image, infos) = (&mut self.out.image.policies, &mut self.out.index.policies);
         self.log

@@ -127,6 +127,14 @@ impl Node {
     pub fn way_to(&self, segment: Ipv6Addr) -> ListValidity {
         toward(self, segment)
     }
+
+    /// Returns the state of a segment list without an HMAC.
+    pub fn state_of(&self, segments: &[Ipv6Addr]) -> ListValidity {
+        let first = segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let mut stands = toward(self, first);
+        stands.invalid = stands.invalid.or_else(|| path_down(self, segments));
+        stands
+    }
 }
 
 /// How a list with that first segment stands.

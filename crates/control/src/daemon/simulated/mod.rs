@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, Target};
-use sidestep_datapath::{Image, Limits, Native, Verdict};
+use sidestep_datapath::{Image, Limits, Native, SessionId, Verdict};
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_testkit::differential::headers::{bare_ipv6, ethernet};
@@ -413,6 +413,11 @@ impl Simulation {
         let image = self.instance.tables.kernel.seen();
         let mut native = Native::new(&image);
         native.set_now(self.world.passed().as_nanos() as u64);
+        let sessions = self.instance.tables.kernel.sessions.borrow();
+        let last = sessions.keys().next_back().map_or(0, |index| index.0);
+        let all = (0..=last).map(|index| sessions.get(&SessionId(index)));
+        native.set_sessions(all.map(|it| it.copied().unwrap_or_default()).collect());
+        drop(sessions);
         let verdict = native.run(dev.0, frame);
         (verdict, native)
     }

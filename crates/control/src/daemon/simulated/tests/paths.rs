@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sidestep_datapath::SessionId;
 use sidestep_model::liveness::discriminators;
 
 use super::{SECOND, refused};
@@ -215,4 +216,73 @@ fn what_cannot_be_probed_says_why() {
             assert!(found.contains(expected), "{words}: {found}");
         }
     }
+}
+
+/// Lets the packet path see a dead path before the daemon does anything about it.
+fn is_seen_dead(node: &mut Simulation, name: &str, is_dead: bool) {
+    let lists = &node.instance.node().watched.lists;
+    let list = lists.values().find(|list| list.path == name);
+    let session = SessionId(list.expect("a list").session);
+    let mut sessions = node.instance.tables.kernel.sessions.borrow_mut();
+    sessions.get_mut(&session).expect("a session").down = is_dead.into();
+}
+
+#[test]
+fn one_store_moves_all_routes_of_a_policy_to_the_backup_of_the_dead_list() {
+    let mut node = start();
+    node.run(SECOND);
+    for number in 0..200 {
+        node.all([&format!("route add 2001:db8:f:{number:x}::/64 policy gold")[..]]);
+    }
+    let sent = |node: &Simulation| {
+        let far = (0..200).map(|number| format!("2001:db8:f:{number:x}::1"));
+        let found = far.map(|far| node.outer_destination(&far));
+        found.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(sent(&node), ["fc00:b::2".to_owned()].into());
+    is_seen_dead(&mut node, "west", true);
+    assert_eq!(
+        sent(&node),
+        ["fc00:c::2".to_owned()].into(),
+        "the protecting path"
+    );
+    is_seen_dead(&mut node, "west", false);
+    assert_eq!(sent(&node), ["fc00:b::2".to_owned()].into());
+    let image = &node.instance.tables.compiled.image;
+    let guarded = image.policies.values().filter(|it| it.session.is_some());
+    assert_eq!(guarded.count(), 1, "the routes share the record");
+
+    // Two lists of one candidate path protect each other.
+    node.all(["policy replace gold color 100 endpoint fc00:c::2 segs fc00:b::2 segs fc00:c::2"]);
+    assert_eq!(sent(&node).len(), 2);
+    for (dead, other) in [("west", "fc00:c::2"), ("east", "fc00:b::2")] {
+        is_seen_dead(&mut node, dead, true);
+        assert_eq!(sent(&node), [other.to_owned()].into());
+        is_seen_dead(&mut node, dead, false);
+    }
+    // Nothing is left of the records.
+    node.all(["route del 2001:db8:e::/48"]);
+    for number in 0..200 {
+        node.all([&format!("route del 2001:db8:f:{number:x}::/64")[..]]);
+    }
+    node.run(5 * SECOND);
+    let image = &node.instance.tables.compiled.image;
+    let of_probes = 2;
+    assert_eq!(image.policies.len(), of_probes);
+}
+
+#[test]
+fn a_list_without_another_one_stays_with_its_dead_path_until_the_tables_follow() {
+    let mut node = start();
+    node.all(["policy replace gold color 100 endpoint fc00:c::2 segs fc00:b::2"]);
+    node.run(SECOND);
+    is_seen_dead(&mut node, "west", true);
+    assert_eq!(node.outer_destination(FAR), "fc00:b::2");
+    is_seen_dead(&mut node, "west", false);
+    node.all([
+        "policy replace gold color 100 endpoint fc00:c::2 preference 200 segs fc00:b::2 \
+               preference 100 segs fc00:c::2",
+    ]);
+    is_seen_dead(&mut node, "west", true);
+    assert_eq!(node.outer_destination(FAR), "fc00:c::2", "there is one now");
 }
