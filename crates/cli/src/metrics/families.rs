@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sidestep_control::report::{
     Candidate, Drops, Fragments, Icmp, Limits, Metrics, Oam, Policies, PortCounters, Ports,
-    ReturnCounters, SegmentList, Service, Severity, Sid, Status,
+    ReturnCounters, SegmentList, Service, Severity, Sid, Status, WatchedPath,
 };
 
 use super::text::Kind::{Counter, Gauge};
@@ -39,6 +39,7 @@ pub fn text(report: &Metrics, format: Format) -> String {
     }
     sids(&mut text, &report.sids);
     services(&mut text, &report.sids);
+    paths(&mut text, &report.paths);
     return_paths(&mut text, &report.return_paths);
     policies(&mut text, &report.policies);
     limits(&mut text, &report.limits);
@@ -246,6 +247,34 @@ fn services(text: &mut Text, sids: &[Sid]) {
                 let labels = [("sid", &*sid.sid), ("table", &table)];
                 text.sample(&name, &labels, count(service));
             }
+        }
+    }
+}
+
+fn paths(text: &mut Text, paths: &[WatchedPath]) {
+    type Count = fn(&WatchedPath) -> u64;
+    let families: [(&str, Kind, &str, Count); 3] = [
+        (
+            "in_use",
+            Gauge,
+            "Whether policies use the list of a path.",
+            |it| u64::from(it.in_use),
+        ),
+        (
+            "failures_total",
+            Counter,
+            "How often a path went out of use.",
+            |it| it.failures,
+        ),
+        ("probes_total", Counter, "Probes sent along a path.", |it| {
+            it.flows.iter().map(|flow| flow.probes).sum()
+        }),
+    ];
+    for (word, kind, help, count) in families {
+        let name = format!("sidestep_path_{word}");
+        text.family(&name, kind, help);
+        for path in paths {
+            text.sample(&name, &[("path", &*path.name)], count(path));
         }
     }
 }

@@ -28,6 +28,7 @@ impl<S: System> Instance<S> {
             sids,
             return_paths: self.return_counters(node)?,
             policies: self.policies_report()?,
+            paths: self.paths_report(),
             limits: self.limits_report(),
             icmp: self.icmp_report(),
             fragments: self.fragments_report(),

@@ -57,6 +57,8 @@ struct State {
     paths: BTreeMap<PathKey, PathState>,
     /// By SID.
     services: BTreeMap<String, String>,
+    /// Paths that are probed: whether they are in use, and why not.
+    watched_paths: BTreeMap<String, (bool, Option<String>)>,
     /// The connected zebra, and why the last session ended.
     fpm: (Option<String>, Option<String>),
     problems: BTreeSet<Problem>,
@@ -196,6 +198,10 @@ impl<S: System> Instance<S> {
                 let service = self.watchers.liveness.report(route)?;
                 Some((key.prefix.to_string(), service.state))
             });
+        let watched_paths = self.paths_report().into_iter().map(|path| {
+            let why = path.why.filter(|_| !path.in_use && path.wait_ms.is_none());
+            (path.name, (path.in_use, why))
+        });
         let ports = self.ports_report().into_iter().map(|port| {
             let attached = self.ports.attached.get(&port.name);
             let target = attached.map(|port| port.target.name());
@@ -210,6 +216,7 @@ impl<S: System> Instance<S> {
             policies: policies.collect(),
             paths: paths.collect(),
             services: services.collect(),
+            watched_paths: watched_paths.collect(),
             fpm: self
                 .fpm_report()
                 .map(|it| (it.peer, it.last_end))
@@ -231,6 +238,13 @@ fn changes(before: &State, now: &State) -> Vec<Change> {
             all.push(Change::new("service", event, sid));
         }
     });
+    compare(
+        &before.watched_paths,
+        &now.watched_paths,
+        |name, before, now| {
+            all.extend(watched_change(name, before, now));
+        },
+    );
     compare(&before.routes, &now.routes, |_, before, now| {
         all.extend(route_change(before, now));
     });
@@ -319,6 +333,32 @@ fn route_change(before: Option<&RouteState>, now: Option<&RouteState>) -> Option
     let change = Change::new("route", event, &now.text);
     Some(match &now.punt_reason {
         Some(reason) => change.with(reason),
+        None => change,
+    })
+}
+
+type WatchedState = (bool, Option<String>);
+
+fn watched_change(
+    name: &str,
+    before: Option<&WatchedState>,
+    now: Option<&WatchedState>,
+) -> Option<Change> {
+    let Some((in_use, why)) = now else {
+        return Some(Change::new("path", "removed", name));
+    };
+    // The reason may change while the path is down.
+    if before.is_some_and(|(before, _)| before == in_use) {
+        return None;
+    }
+    let event = match (before, in_use) {
+        (None, true) => "added",
+        (Some(_), true) => "up",
+        (_, false) => "down",
+    };
+    let change = Change::new("path", event, name);
+    Some(match why {
+        Some(why) => change.with(why),
         None => change,
     })
 }

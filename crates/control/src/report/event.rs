@@ -17,11 +17,11 @@ pub struct Event {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `port`, `route`, `policy`, `candidate_path`, `service`, `fpm`, `problem`, or `monitor`.
+    /// `port`, `route`, `policy`, `candidate_path`, `path`, `service`, `fpm`, `problem`, or `monitor`.
     pub kind: String,
     /// Its event, such as `added` or `down`.
     pub event: String,
-    /// Port, route, SR policy, candidate path, SID of the service, address of zebra, or code of
+    /// Port, route, SR policy, candidate path, path, SID of the service, address of zebra, or code of
     /// the problem.
     pub subject: String,
     /// Reason or description.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Drops, Flows, Fragments, HmacKeys, Icmp, Limits, Oam, Policies, PortCounters, Ports, Service,
-    Status,
+    Drops, Flows, Fragments, HmacKeys, Icmp, Limits, Oam, Paths, Policies, PortCounters, Ports,
+    Service, Status,
 };
 
 /// `metrics`.
@@ -28,6 +28,8 @@ pub struct Metrics {
     pub return_paths: Vec<ReturnCounters>,
     /// As `policy show`.
     pub policies: Policies,
+    /// As `path show`.
+    pub paths: Paths,
     /// As `show limits`.
     pub limits: Limits,
     /// As `show icmp`.

@@ -286,3 +286,31 @@ fn a_list_without_another_one_stays_with_its_dead_path_until_the_tables_follow()
     is_seen_dead(&mut node, "west", true);
     assert_eq!(node.outer_destination(FAR), "fc00:c::2", "there is one now");
 }
+
+#[test]
+fn a_failure_is_an_event_and_counts_in_the_metrics() {
+    let mut node = start();
+    node.run(SECOND);
+    let client = node.serve(Request::Monitor);
+    node.run(2 * SECOND);
+    kill(&mut node, "west", true);
+    node.run(SECOND);
+    kill(&mut node, "west", false);
+    node.run(3 * SECOND);
+    let lines = Simulation::lines(&client);
+    let word = |line: &serde_json::Value, name: &str| {
+        line["ok"][name].as_str().unwrap_or_default().to_owned()
+    };
+    let of_paths = lines.iter().filter(|line| word(line, "kind") == "path");
+    let events: Vec<_> = of_paths
+        .map(|line| {
+            ["event", "subject", "detail"]
+                .map(|name| word(line, name))
+                .join(" ")
+        })
+        .collect();
+    assert_eq!(events, ["down west no answers", "up west "]);
+    let metrics: report::Metrics = node.report(Request::ShowMetrics);
+    let west = metrics.paths.iter().find(|path| path.name == "west");
+    assert_eq!(west.expect("a path").failures, 1);
+}
