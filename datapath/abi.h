@@ -388,7 +388,7 @@ struct sidestep_session {
 	__u32 remote;        /* discriminator of the reflector; that of this end for a loopback */
 	__u32 down;          /* 1: policies with this session take their backup */
 	__u32 reserved;      /* 0 */
-	__u8 source[16];     /* of the answers */
+	__u8 source[16];     /* of the answers, for a loopback */
 	__u8 spare[16];      /* 0 */
 };
 

@@ -33,7 +33,7 @@ INLINE _Bool bfd_is_valid(const __u8 *bfd, __u32 length)
 
 /*
  * Takes the answer to a probe of this node: notes when it arrived, and its state. RFC 7880 7.3.3: it
- * has the discriminators of both ends and the address of the probed one, and Demand is clear.
+ * has the discriminators of both ends, and Demand is clear.
  */
 INLINE verdict session_answer(ENV *e, __u32 index, const __u8 *ip, const __u8 *udp)
 {
@@ -47,9 +47,11 @@ INLINE verdict session_answer(ENV *e, __u32 index, const __u8 *ip, const __u8 *u
 	if (!session)
 		return punt(local);
 	loopback = session->remote == session->discriminator;
-	if (be32(remote) != session->remote ||
-	    source.hi != ((const volatile __u64 *)session->source)[0] ||
-	    source.lo != ((const volatile __u64 *)session->source)[1])
+	/* FRR answers from any of its addresses, so the discriminators decide. */
+	if (be32(remote) != session->remote)
+		return drop(bfd);
+	if (loopback && (source.hi != ((const volatile __u64 *)session->source)[0] ||
+			 source.lo != ((const volatile __u64 *)session->source)[1]))
 		return drop(bfd);
 	if (load16(udp + UDP_DESTINATION_PORT) == BFD_ECHO_PORT) {
 		if (!loopback)
