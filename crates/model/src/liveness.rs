@@ -29,6 +29,9 @@ pub const SIZE_MAX: u32 = 9_000;
 /// LIMIT: longest wait before a path that is alive again is used, in milliseconds.
 pub const HOLD_MAX: u32 = 3_600_000;
 
+/// LIMIT: flows of all paths together.
+pub const SESSIONS_MAX: u32 = 8191;
+
 /// Paths by name.
 pub type Paths = BTreeMap<String, Path>;
 

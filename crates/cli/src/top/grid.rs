@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::rates::{ListRate, PortRate, Rates, ReasonRate, RouteRate};
+use super::rates::{ListRate, PathRate, PortRate, Rates, ReasonRate, RouteRate};
 
 /// Order of the rows, the greatest first except for names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -158,13 +158,14 @@ fn grid<'a, T>(
     }
 }
 
-/// Returns the tables of ports, routes, reasons and segment lists.
-pub fn grids(rates: &Rates, sort: Sort) -> [Grid; 4] {
+/// Returns the tables of ports, routes, reasons, segment lists and paths.
+pub fn grids(rates: &Rates, sort: Sort) -> [Grid; 5] {
     [
         ports(&rates.ports, sort),
         routes(&rates.routes, sort),
         reasons(&rates.reasons, sort),
         lists(&rates.lists, sort),
+        paths(&rates.paths, sort),
     ]
 }
 
@@ -269,6 +270,39 @@ fn lists(lists: &[ListRate], sort: Sort) -> Grid {
             text(&list.policy),
             text(format!("{}{active}", list.preference)),
             text(list.segments.join(",")),
+        ]
+    })
+}
+
+fn paths(paths: &[PathRate], sort: Sort) -> Grid {
+    fn key(path: &PathRate) -> Key<'_> {
+        Key {
+            packets: path.probes_pps,
+            bits: path.probes_pps,
+            errors: f64::from(u8::from(!path.in_use)),
+            name: &path.path,
+        }
+    }
+    let heads = ["probes", "answer ms", "path", "state", "segment list"];
+    grid(&heads, 0..2, sorted(paths, sort, key), key, |path| {
+        let answered = path.answered_ms.map_or_else(|| "-".into(), human);
+        let segments = path.segments.join(",");
+        vec![
+            rate(path.probes_pps),
+            text(answered),
+            text(&path.path),
+            Cell {
+                text: path.state.clone(),
+                tone: if path.in_use {
+                    Tone::Normal
+                } else {
+                    Tone::Wrong
+                },
+            },
+            text(match &path.why {
+                Some(why) => format!("{segments}: {why}"),
+                None => segments,
+            }),
         ]
     })
 }

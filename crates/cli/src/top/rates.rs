@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::report::{
-    Counters, Metrics, NextHop, PortCounters, Problem, Reason, Route, SegmentList,
+    Counters, Metrics, NextHop, PortCounters, Problem, Reason, Route, SegmentList, WatchedPath,
 };
 
 use crate::Outcome;
@@ -87,6 +87,8 @@ pub struct Rates {
     pub reasons: Vec<ReasonRate>,
     /// Rates of the segment lists of SR policies.
     pub lists: Vec<ListRate>,
+    /// States of the paths that are probed, with the rates of their probes.
+    pub paths: Vec<PathRate>,
 }
 
 /// Rates of one interface.
@@ -166,6 +168,25 @@ pub struct ListRate {
     pub bps: f64,
 }
 
+/// State of one path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PathRate {
+    /// Name.
+    pub path: String,
+    /// As in `path show`.
+    pub state: String,
+    /// Whether policies use the list.
+    pub in_use: bool,
+    /// Why not.
+    pub why: Option<String>,
+    /// Segments, in the order of travel.
+    pub segments: Vec<String>,
+    /// Probes sent.
+    pub probes_pps: f64,
+    /// Milliseconds since the last answer on the flow that waits longest.
+    pub answered_ms: Option<f64>,
+}
+
 impl Rates {
     /// Returns the rates between two snapshots. An entry that the first lacks has the rate 0.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
@@ -185,6 +206,7 @@ impl Rates {
             ),
             reasons: reasons(&before.metrics.reasons, &after.metrics.reasons, interval),
             lists: lists(&before.metrics, &after.metrics, interval),
+            paths: paths(&before.metrics, &after.metrics, interval),
         }
     }
 
@@ -383,6 +405,29 @@ fn lists(before: &Metrics, after: &Metrics, interval: Duration) -> Vec<ListRate>
         bps: before.rate(&listed.key, &listed, |it| it.list.bytes * 8),
     };
     listed(after).into_iter().map(rates).collect()
+}
+
+fn paths(before: &Metrics, after: &Metrics, interval: Duration) -> Vec<PathRate> {
+    fn key(path: &WatchedPath) -> &str {
+        &path.name
+    }
+    let before = Before::new(before.paths.iter(), key, interval);
+    let rates = |path: &WatchedPath| {
+        let answered = path.flows.iter().map(|flow| flow.answered_us);
+        let longest = answered.max().flatten();
+        PathRate {
+            path: path.name.clone(),
+            state: path.state.clone(),
+            in_use: path.in_use,
+            why: path.why.clone(),
+            segments: path.segments.clone(),
+            probes_pps: before.rate(&key(path), path, |it| {
+                it.flows.iter().map(|flow| flow.probes).sum()
+            }),
+            answered_ms: longest.map(|us| us as f64 / 1e3),
+        }
+    };
+    after.paths.iter().map(rates).collect()
 }
 
 #[cfg(test)]

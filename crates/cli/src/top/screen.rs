@@ -43,7 +43,7 @@ pub struct Screen {
 }
 
 /// Names of the tables.
-const TABLES: [&str; 4] = ["ports", "routes", "reasons", "policies"];
+const TABLES: [&str; 5] = ["ports", "routes", "reasons", "policies", "paths"];
 /// Lines above and below the tables.
 const TOP_LINES: u16 = 3;
 const KEY_LINES: u16 = 1;
@@ -76,7 +76,7 @@ impl Screen {
             KeyCode::Char('e') => self.sort = Sort::Errors,
             KeyCode::Char('n') => self.sort = Sort::Name,
             KeyCode::Char('0') => self.show(View::All),
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 self.show(View::One(digit as usize - '1' as usize));
             }
             KeyCode::Tab => self.show(match self.view {
@@ -207,7 +207,7 @@ impl Screen {
             View::One(table) => TABLES[table],
         };
         let text =
-            format!("q quit  space pause  sort: p b e n  view: 0-4 Tab ({view})  scroll: arrows");
+            format!("q quit  space pause  sort: p b e n  view: 0-5 Tab ({view})  scroll: arrows");
         TextLine::styled(text, Style::new().add_modifier(Modifier::REVERSED))
     }
 

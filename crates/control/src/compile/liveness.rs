@@ -3,8 +3,11 @@
 use std::net::Ipv6Addr;
 
 use sidestep_datapath::ViewId;
-use sidestep_datapath::abi::{SIDESTEP_ROUTE_REFLECT, SIDESTEP_ROUTE_SESSION, sidestep_route};
+use sidestep_datapath::abi::{
+    SIDESTEP_ROUTE_REFLECT, SIDESTEP_ROUTE_SESSION, SIDESTEP_SESSIONS, sidestep_route,
+};
 use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::liveness::SESSIONS_MAX;
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, NextHop};
 
@@ -15,6 +18,9 @@ use super::index::{Counted, PathRoute};
 use super::keys::ViewKey;
 use super::record::record;
 use super::routes::RouteCompiler;
+
+// The grammar rejects further flows. Index 0 means none.
+const _: () = assert!(SESSIONS_MAX == SIDESTEP_SESSIONS - 1);
 
 impl RouteCompiler<'_> {
     /// Returns the view of discriminators, or `NONE` without any.

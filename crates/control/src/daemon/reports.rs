@@ -9,8 +9,9 @@ use sidestep_datapath::abi::{
     Reason, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
     SIDESTEP_HEADER_SETS, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_MAX, SIDESTEP_OPTIONS_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
-    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STATIONS,
-    SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
+    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_SESSIONS,
+    SIDESTEP_STATIONS, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned,
+    sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{HeaderSetId, VIEWS, learned};
@@ -365,6 +366,19 @@ impl<S: System> Instance<S> {
                 SIDESTEP_HMAC_KEYS,
                 Some(image.hmac_keys.len()),
                 "the kernel signs and verifies with the others",
+            ),
+            row(
+                "sessions of paths",
+                SIDESTEP_SESSIONS - 1,
+                Some(
+                    self.tables
+                        .overlaid
+                        .node(self.mirror.node())
+                        .watched
+                        .sessions
+                        .len(),
+                ),
+                "further paths are refused",
             ),
             row(
                 "stations",

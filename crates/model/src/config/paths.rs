@@ -2,12 +2,13 @@
 
 use crate::error::ConfigError;
 use crate::grammar::Words;
-use crate::liveness::{Path, Paths, Reflectors, discriminators};
+use crate::liveness::{Path, Paths, Reflectors, SESSIONS_MAX, discriminators};
 
 /// Checks a new path, or another content of one, beside all others.
 ///
 /// # Errors
-/// Another path has the same segment list or discriminator, or a reflector has the discriminator.
+/// Another path has the same segment list or discriminator, a reflector has the discriminator, or there
+/// are too many flows.
 pub fn check_path(
     name: &str,
     path: &Path,
@@ -27,6 +28,15 @@ pub fn check_path(
         ));
     }
     others.insert(name.to_owned(), path.clone());
+    let flows: u32 = others.values().map(|path| path.flows).sum();
+    if flows > SESSIONS_MAX {
+        return Err(ConfigError::new(
+            words.place_of("flows"),
+            "too many flows with path",
+            name,
+            format!("at most {SESSIONS_MAX} flows of all paths"),
+        ));
+    }
     discriminators(&others, reflectors).map_err(|conflict| {
         ConfigError::new(
             words.place_of("discriminator"),
@@ -36,4 +46,31 @@ pub fn check_path(
         )
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::File;
+
+    #[test]
+    fn the_flows_of_all_paths_fit_into_the_table() {
+        let path = |number: u32| {
+            let line = format!("p{number} segs fc00::{number:x} loopback flows 8");
+            let file = File::parse(&format!("ports: [eth0]\npaths: [\"{line}\"]"));
+            let node = file.and_then(|file| file.node()).expect("a node file");
+            node.paths.into_iter().next().expect("a path")
+        };
+        let others: Paths = (1..=1023).map(path).collect();
+        let words = Words::from_line("p segs fc00:1::1 loopback flows 8");
+        let (name, last) = path(1024);
+        let error = check_path(&name, &last, &words, &others, &Reflectors::new());
+        let error = error.expect_err("8192 flows").to_string();
+        assert!(
+            error.contains("too many flows with path \"p1024\"; expected at most 8191 flows"),
+            "{error}"
+        );
+        let seven = Path { flows: 7, ..last };
+        assert!(check_path(&name, &seven, &words, &others, &Reflectors::new()).is_ok());
+    }
 }

@@ -108,7 +108,7 @@ eth1       0         0    12.0k      9.60M       0        0  down
    7.0   56.0k  gold    100         fc00:1::e,fc00:2::e
 
 
-q quit  space pause  sort: p b e n  view: 0-4 Tab (all)  scroll: arrows";
+q quit  space pause  sort: p b e n  view: 0-5 Tab (all)  scroll: arrows";
     assert_eq!(lines.join("\n"), expected);
 }
 
