@@ -98,15 +98,16 @@ impl Path {
     }
 }
 
-/// Returns the discriminators of the flows of each path.
+/// Returns the discriminators of each path, one for each of its flows in their order.
 ///
 /// # Errors
 /// Two paths, or a path and a reflector, want the same discriminator.
 pub fn discriminators(
     paths: &Paths,
     reflectors: &Reflectors,
-) -> Result<BTreeMap<u32, (String, u32)>, Conflict> {
-    let mut all: BTreeMap<u32, (String, u32)> = BTreeMap::new();
+) -> Result<BTreeMap<String, Vec<u32>>, Conflict> {
+    let mut all: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     let configured = paths
         .iter()
         .filter_map(|(name, path)| Some((name, path, path.discriminator?)));
@@ -114,14 +115,15 @@ pub fn discriminators(
         for flow in 0..path.flows {
             let discriminator = first.wrapping_add(flow).max(1);
             let reflects = reflectors.contains_key(&discriminator);
-            let other = all.insert(discriminator, (name.clone(), flow));
+            let other = owners.insert(discriminator, name);
             if reflects || other.is_some() {
                 return Err(Conflict {
                     discriminator,
                     path: name.clone(),
-                    other: other.map(|(name, _)| name),
+                    other: other.map(str::to_owned),
                 });
             }
+            all.entry(name.clone()).or_default().push(discriminator);
         }
     }
     let others = paths
@@ -130,10 +132,11 @@ pub fn discriminators(
     for (name, path) in others {
         for flow in 0..path.flows {
             let mut discriminator = chosen(name, flow);
-            while all.contains_key(&discriminator) || reflectors.contains_key(&discriminator) {
+            while owners.contains_key(&discriminator) || reflectors.contains_key(&discriminator) {
                 discriminator = discriminator.wrapping_add(1) | CHOSEN;
             }
-            all.insert(discriminator, (name.clone(), flow));
+            owners.insert(discriminator, name);
+            all.entry(name.clone()).or_default().push(discriminator);
         }
     }
     Ok(all)
@@ -227,7 +230,7 @@ mod tests {
     fn of(
         paths: &[(&str, Path)],
         reflectors: &[u32],
-    ) -> Result<BTreeMap<u32, (String, u32)>, Conflict> {
+    ) -> Result<BTreeMap<String, Vec<u32>>, Conflict> {
         let paths = paths
             .iter()
             .map(|(name, path)| ((*name).to_owned(), path.clone()));
@@ -238,17 +241,14 @@ mod tests {
     #[test]
     fn every_flow_has_its_own_discriminator_which_stays() {
         let one = of(&[("a", path(2, None)), ("b", path(1, Some(7)))], &[]).expect("no conflict");
-        assert_eq!(one.len(), 3);
-        assert_eq!(one[&7], ("b".to_owned(), 0));
+        assert_eq!(one.values().flatten().count(), 3);
+        assert_eq!(one["b"], [7]);
+        assert_ne!(one["a"][0], one["a"][1]);
         let again = of(&[("a", path(2, None)), ("c", path(8, None))], &[]).expect("no conflict");
-        let of_a = |all: &BTreeMap<u32, (String, u32)>| {
-            let of_a = all.iter().filter(|(_, (name, _))| name == "a");
-            of_a.map(|(number, _)| *number).collect::<Vec<_>>()
-        };
-        assert_eq!(of_a(&one), of_a(&again));
-        let first = of_a(&one)[0];
+        assert_eq!(one["a"], again["a"]);
+        let first = one["a"][0];
         let moved = of(&[("a", path(2, None))], &[first]).expect("another one is chosen");
-        assert!(!moved.contains_key(&first));
+        assert!(!moved["a"].contains(&first));
     }
 
     #[test]

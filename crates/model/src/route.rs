@@ -227,6 +227,12 @@ impl Route {
     pub const fn family(&self) -> Family {
         Family::of_prefix(&self.key.prefix)
     }
+
+    /// Returns true if packets for the prefix are processed by an endpoint behavior.
+    pub fn is_sid(&self) -> bool {
+        let mut encaps = self.next_hops.iter().map(|hop| &hop.encap);
+        encaps.any(|encap| matches!(encap, Some(Encap::Seg6Local(_))))
+    }
 }
 
 /// The next hops of a route. Copies share them, because many routes have the same ones.

@@ -254,6 +254,7 @@ impl<S: System> Instance<S> {
         self.watchers.ethers.touch();
         let is_small = !settings && !changes.other && !changes.is_empty();
         if is_small && self.health.problem.is_none() && self.apply_incremental(changes) {
+            self.retry_paths(&changes.routes);
             return;
         }
         if changes.other || changes.resynced {

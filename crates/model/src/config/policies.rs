@@ -10,7 +10,7 @@ use crate::error::ConfigError;
 use crate::grammar::{Words, policy};
 use crate::node::TableId;
 use crate::policy::{Policy, PolicyId, is_steering, named};
-use crate::route::{Encap, Route, RouteKey, RouteKind};
+use crate::route::{Route, RouteKey, RouteKind};
 
 impl File {
     /// `routes`: existing routes.
@@ -95,15 +95,11 @@ pub fn check_binding<'a>(
 /// Returns true if a route and a binding SID, which is a route in table main, claim the same
 /// packets. Table local precedes table main.
 pub fn claims(route: &Route, sid: Ipv6Addr) -> bool {
-    let is_sid = |route: &Route| {
-        let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
-        encaps.any(|encap| matches!(encap, Encap::Seg6Local(_)))
-    };
     let prefix = route.key.prefix;
     match route.key.table {
         TableId::LOCAL => route.kind != RouteKind::Throw && prefix.contains(&IpAddr::V6(sid)),
         TableId::MAIN => {
-            prefix == IpNet::from(IpAddr::V6(sid)) && (is_sid(route) || is_steering(route))
+            prefix == IpNet::from(IpAddr::V6(sid)) && (route.is_sid() || is_steering(route))
         }
         _ => false,
     }

@@ -164,8 +164,7 @@ fn follow(
         Some(Found::Route(route)) if route.kind == RouteKind::Unicast => route,
         Some(Found::Route(route)) => return Err(Invalid::Refused(segment, route.kind)),
     };
-    let is_sid = |hop: &NextHop| matches!(hop.encap, Some(Encap::Seg6Local(_)));
-    if route.next_hops.iter().any(is_sid) {
+    if route.is_sid() {
         return Ok(());
     }
     let alive: Vec<&NextHop> = route.next_hops.iter().filter(|hop| !hop.dead).collect();

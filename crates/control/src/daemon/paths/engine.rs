@@ -138,7 +138,7 @@ impl Engine {
             if let Some(there) = there
                 && there.keeps_its_sessions(&spec)
             {
-                there.update(spec, now, io);
+                there.update(spec);
                 continue;
             }
             if let Some(number) = number {
@@ -160,13 +160,6 @@ impl Engine {
             }
             self.paths.insert(number, probed);
             self.numbers.insert(name, number);
-        }
-        for number in self.numbers.values() {
-            // One that `update` took out of use, or that may be used again.
-            if self.paths.get(number).is_some_and(|it| it.is_down) && !self.waiting.contains(number)
-            {
-                self.waiting.push(*number);
-            }
         }
         self.collect(now, io);
     }
@@ -303,7 +296,7 @@ impl Probed {
         self.spec.flows == spec.flows && timing(&self.spec.path) == timing(&spec.path)
     }
 
-    fn update(&mut self, spec: Spec, _now: Nanos, _io: &mut impl Io) {
+    fn update(&mut self, spec: Spec) {
         self.spec = spec;
         for (_, packet, _) in &mut self.flows {
             packet.clear();

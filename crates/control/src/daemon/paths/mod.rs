@@ -6,17 +6,17 @@ mod prober;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
+use sidestep_datapath::SessionId;
 use sidestep_datapath::abi::{SIDESTEP_SESSIONS, sidestep_session};
-use sidestep_datapath::{RouteId, SessionId};
 use sidestep_model::config::Overlay;
 use sidestep_model::grammar;
 use sidestep_model::liveness::{Path, Probe, Watched, WatchedList, discriminators};
 use sidestep_model::node::Node;
-use sidestep_model::route::Encap;
+use sidestep_model::route::{Route, RouteKey};
 
 #[cfg(test)]
 pub(super) use self::engine::{Engine, Io};
@@ -25,7 +25,7 @@ use self::engine::{Flow, Way};
 pub(super) use self::prober::{PathProber, ThreadProber};
 use self::session::State;
 use super::packet_path::PacketPath;
-use super::{Instance, NodeMirror, System};
+use super::{Instance, System};
 use crate::compile::{Counted, PathRoute};
 use crate::report;
 
@@ -36,6 +36,8 @@ pub(super) struct Paths<P> {
     problem: Option<String>,
     /// Paths that are out of use.
     down: BTreeSet<String>,
+    /// Whether a path is not probed because of its addresses or its list.
+    is_stuck: bool,
 }
 
 impl<P> Default for Paths<P> {
@@ -44,13 +46,16 @@ impl<P> Default for Paths<P> {
             prober: None,
             problem: None,
             down: BTreeSet::new(),
+            is_stuck: false,
         }
     }
 }
 
-/// Returns the sessions of the paths of a configuration: those that the packet path has, and free ones.
-fn assign(own: &Overlay, path: &impl PacketPath) -> BTreeMap<u32, SessionId> {
-    let wanted = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
+/// Returns a session for each discriminator: the one that the packet path has, or a free one.
+fn assign(
+    discriminators: impl Iterator<Item = u32>,
+    path: &impl PacketPath,
+) -> BTreeMap<u32, SessionId> {
     let there: BTreeMap<u32, SessionId> = path
         .sessions()
         .into_iter()
@@ -59,7 +64,7 @@ fn assign(own: &Overlay, path: &impl PacketPath) -> BTreeMap<u32, SessionId> {
     let used: BTreeSet<SessionId> = there.values().copied().collect();
     let all = (1..SIDESTEP_SESSIONS).map(SessionId);
     let mut free = all.filter(|index| !used.contains(index));
-    let found = wanted.into_keys().map_while(|discriminator| {
+    let found = discriminators.map_while(|discriminator| {
         let index = there.get(&discriminator).copied().or_else(|| free.next());
         Some((discriminator, index?))
     });
@@ -72,17 +77,13 @@ impl<P: PathProber> Paths<P> {
         if own.watched_paths.is_empty() {
             return Watched::default();
         }
-        let sessions = assign(own, path);
-        let owners = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
-        let leads: BTreeMap<&str, SessionId> = owners
-            .iter()
-            .filter(|(_, (_, flow))| *flow == 0)
-            .filter_map(|(number, (name, _))| Some((name.as_str(), *sessions.get(number)?)))
-            .collect();
+        let flows = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
+        let sessions = assign(flows.values().flatten().copied(), path);
         let lists = own.watched_paths.iter().filter_map(|(name, path)| {
+            let first = flows.get(name)?.first()?;
             let list = WatchedList {
                 path: name.clone(),
-                session: leads.get(name.as_str())?.0,
+                session: sessions.get(first)?.0,
                 is_down: self.down.contains(name),
             };
             Some((path.segments.clone(), list))
@@ -128,64 +129,52 @@ impl<S: System> Instance<S> {
                 Err(why) => paths.problem = Some(why),
             }
         }
-        let node = self.tables.overlaid.node(self.mirror.node());
-        let owners = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
-        let kernel = &mut self.tables.kernel;
-        let there: BTreeMap<SessionId, sidestep_session> = kernel.sessions().into_iter().collect();
-        let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
-        let mut wanted = BTreeSet::new();
-        for (number, (name, _)) in &owners {
-            let (Some(&index), Some(path)) = (
-                node.watched.sessions.get(number),
-                own.watched_paths.get(name),
-            ) else {
-                continue;
-            };
-            let spec = specs.entry(name.clone()).or_insert_with(|| Spec {
-                way: way(path, self.tables.compiled.index.paths.get(name), node),
-                path: path.clone(),
-                flows: vec![],
-            });
-            let remote = match path.probe {
-                Probe::Loopback(_) => *number,
-                Probe::Sbfd { discriminator, .. } => discriminator,
-            };
-            let source = spec
-                .way
-                .as_ref()
-                .map_or(Ipv6Addr::UNSPECIFIED, |way| way.destination);
-            let session = sidestep_session {
-                discriminator: *number,
-                remote,
-                source: source.octets(),
-                ..Default::default()
-            };
-            let index = SessionId(index);
-            let same = there.get(&index).is_some_and(|it| {
-                (it.discriminator, it.remote, it.source)
-                    == (session.discriminator, session.remote, session.source)
-            });
-            if !same {
-                kernel.remove_session(index);
-                kernel.create_session(index, &session);
-            }
-            wanted.insert(index);
-            spec.flows.push(Flow {
-                session: index,
-                discriminators: (*number, remote),
-            });
-        }
-        for index in there.into_keys().filter(|index| !wanted.contains(index)) {
-            kernel.remove_session(index);
-        }
-        self.watchers
-            .paths
-            .down
-            .retain(|name| own.watched_paths.contains_key(name));
-        if let Some(prober) = &mut self.watchers.paths.prober {
+        let specs = self.specs();
+        write_sessions(&mut self.tables.kernel, specs.values());
+        let watched = &self.configured.own.watched_paths;
+        let paths = &mut self.watchers.paths;
+        paths.down.retain(|name| watched.contains_key(name));
+        paths.is_stuck = specs.values().any(|spec| spec.way.is_err());
+        if let Some(prober) = &mut paths.prober {
             prober.refresh(&self.tables.kernel);
             prober.configure(specs);
         }
+    }
+
+    /// Probes paths that could not be probed, if one of these changed routes may lead them back.
+    pub(super) fn retry_paths(&mut self, changed: &[RouteKey]) {
+        let routes = &self.node().routes;
+        let mut changed = changed.iter().filter_map(|key| routes.get(key));
+        if self.watchers.paths.is_stuck && changed.any(Route::is_sid) {
+            self.probe_paths();
+        }
+    }
+
+    /// Returns the paths of the configuration as they are to be probed.
+    fn specs(&self) -> BTreeMap<String, Spec> {
+        let own = &self.configured.own;
+        let node = self.node();
+        let of_paths = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
+        let specs = of_paths.into_iter().filter_map(|(name, numbers)| {
+            let path = own.watched_paths.get(&name)?;
+            let flows = numbers.into_iter().filter_map(|number| {
+                let remote = match path.probe {
+                    Probe::Loopback(_) => number,
+                    Probe::Sbfd { discriminator, .. } => discriminator,
+                };
+                Some(Flow {
+                    session: SessionId(*node.watched.sessions.get(&number)?),
+                    discriminators: (number, remote),
+                })
+            });
+            let spec = Spec {
+                way: way(path, self.tables.compiled.index.paths.get(&name), node),
+                path: path.clone(),
+                flows: flows.collect(),
+            };
+            Some((name, spec))
+        });
+        specs.filter(|(_, spec)| !spec.flows.is_empty()).collect()
     }
 
     /// Notes which paths went out of use or are in use again. Returns whether one did.
@@ -233,6 +222,36 @@ impl<S: System> Instance<S> {
     }
 }
 
+/// Writes the sessions of these paths, and clears all others. A session that is out of use stays so.
+fn write_sessions<'a>(kernel: &mut impl PacketPath, specs: impl Iterator<Item = &'a Spec>) {
+    let mut there: BTreeMap<SessionId, sidestep_session> = kernel.sessions().into_iter().collect();
+    for spec in specs {
+        let way = spec.way.as_ref();
+        let source = way.map_or(Ipv6Addr::UNSPECIFIED, |way| way.destination);
+        let source = source.octets();
+        for flow in &spec.flows {
+            let (discriminator, remote) = flow.discriminators;
+            let known = there.remove(&flow.session);
+            let known = known.filter(|it| it.discriminator == discriminator);
+            if known.is_some_and(|it| (it.remote, it.source) == (remote, source)) {
+                continue;
+            }
+            let session = sidestep_session {
+                discriminator,
+                remote,
+                source,
+                down: known.map_or(0, |it| it.down),
+                ..Default::default()
+            };
+            kernel.remove_session(flow.session);
+            kernel.create_session(flow.session, &session);
+        }
+    }
+    for index in there.into_keys() {
+        kernel.remove_session(index);
+    }
+}
+
 /// Returns how probes of a path travel, or why they cannot.
 fn way(
     path: &Path,
@@ -267,7 +286,7 @@ fn way(
         }
     };
     Ok(Way {
-        route: RouteId(route.0),
+        route,
         source,
         destination,
     })
@@ -276,11 +295,7 @@ fn way(
 /// Whether a route of this node makes a SID of the address.
 fn is_sid(node: &Node, address: Ipv6Addr) -> bool {
     let mut routes = node.routes.iter();
-    routes.any(|(key, route)| {
-        let is_sid = |encap: &Option<Encap>| matches!(encap, Some(Encap::Seg6Local(_)));
-        key.prefix.contains(&std::net::IpAddr::V6(address))
-            && route.next_hops.iter().any(|hop| is_sid(&hop.encap))
-    })
+    routes.any(|(key, route)| key.prefix.contains(&IpAddr::V6(address)) && route.is_sid())
 }
 
 fn path_report(

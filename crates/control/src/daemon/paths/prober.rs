@@ -269,7 +269,7 @@ fn now() -> Nanos {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Opens a packet socket that receives nothing, whose frames skip the queueing discipline.
+/// Opens a packet socket that receives nothing.
 fn packet_socket() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None)?;

@@ -39,7 +39,7 @@ fn path(node: &mut Simulation, name: &str) -> report::WatchedPath {
 fn kill(node: &mut Simulation, name: &str, is_dead: bool) {
     let own = &node.instance.configured.own;
     let all = discriminators(&own.watched_paths, &own.reflectors).expect("no conflict");
-    for (number, _) in all.into_iter().filter(|(_, (of, _))| of == name) {
+    for &number in &all[name] {
         let mut dead = node.world.dead.borrow_mut();
         if is_dead {
             dead.insert(number);
@@ -269,6 +269,48 @@ fn one_store_moves_all_routes_of_a_policy_to_the_backup_of_the_dead_list() {
     let image = &node.instance.tables.compiled.image;
     let of_probes = 2;
     assert_eq!(image.policies.len(), of_probes);
+}
+
+#[test]
+fn a_dead_path_of_several_flows_moves_the_packets_of_its_policies() {
+    let mut node = start();
+    for name in ["west", "west2", "west3", "west4"] {
+        node.all([
+            "path del west",
+            &format!("path add {name} segs fc00:b::2 loopback flows 8 source fc00:a::1"),
+        ]);
+        node.run(SECOND);
+        let lists = node.instance.node().watched.lists.values();
+        let lead = lists.clone().find(|list| list.path == name);
+        let lead = SessionId(lead.expect("a list").session);
+        let is_down = |node: &Simulation| {
+            let sessions = node.instance.tables.kernel.sessions.borrow();
+            sessions[&lead].down != 0
+        };
+        assert!(!is_down(&node));
+        kill(&mut node, name, true);
+        node.until("the failure", |node| !path(node, name).in_use);
+        assert!(is_down(&node), "{name}");
+        // The session is written again for another source, and stays out of use.
+        let words = "segs fc00:b::2 loopback flows 8 source fc00:77::1";
+        node.all([&format!("path replace {name} {words}")[..]]);
+        assert!(is_down(&node), "{name}");
+        node.all([
+            &format!("path del {name}")[..],
+            "path add west segs fc00:b::2 loopback",
+        ]);
+    }
+}
+
+#[test]
+fn a_route_that_leads_probes_back_may_come_after_their_path() {
+    let mut node = start();
+    node.all(["path add c segs fc00:b::4 loopback return fc00:1::e source fc00:a::1"]);
+    node.run(3 * SECOND);
+    assert!(!path(&mut node, "c").in_use);
+    node.ip("route add fc00:1::e/128 encap seg6local action End dev eth0");
+    node.run(3 * SECOND);
+    assert!(path(&mut node, "c").in_use);
 }
 
 #[test]
