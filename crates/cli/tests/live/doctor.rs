@@ -595,8 +595,10 @@ fn the_log_and_show_status_have_what_doctor_finds() {
     file.write_all(full.as_bytes()).expect("written");
     star.ip().run("link set dev eth1 down");
     let former = log.with_file_name("log.1");
-    eventually("the former file", || former.exists().then_some(()));
-    eventually("a new file", || {
+    eventually("the former file and a new one", || {
+        (former.exists() && log.exists()).then_some(())
+    });
+    eventually("a line in the new file", || {
         has("error   port_down: port eth1 is down; repair: ip link set dev eth1 up")
     });
     let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
