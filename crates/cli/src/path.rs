@@ -2,22 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sidestep_control::api::{self, Noun, Request};
 use sidestep_control::report::{self, WatchedPath};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::Outcome;
 use crate::entry::Entry;
 use crate::show_watch::painted_now;
 use crate::style::is_dumb;
-use crate::watch::seconds;
-
-/// Interval at which a wait looks for a signal.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::watch::{ended_by_signal, seconds, sleep_until};
 
 /// A path. Its name is its key, and enough for `del`.
 #[derive(Debug, clap::Args)]
@@ -55,20 +49,14 @@ impl Entry for Path {
         let Some(delay) = show.watch else {
             return print(show, false, out);
         };
-        let ended = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&ended))?;
-        }
+        let ended = ended_by_signal()?;
         let repaints = !show.json && io::stdout().is_terminal() && !is_dumb();
         let mut next = Instant::now();
-        while !ended.load(Ordering::Relaxed) {
+        while sleep_until(next, &ended) {
             print(show, repaints, out)?;
             // The reader waits for this interval.
             out.flush()?;
             next += Duration::from_secs_f64(delay);
-            while Instant::now() < next && !ended.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
-            }
         }
         if repaints {
             writeln!(out)?;

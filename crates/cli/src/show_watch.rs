@@ -1,20 +1,17 @@
 //! `sidestep show counters|drops --watch`: totals with their rates, once per interval.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use comfy_table::Table;
 use ratatui::crossterm::terminal;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::number::number;
 use crate::show::What;
 use crate::style::is_dumb;
 use crate::top::{Rates, Snapshot, each_interval, human};
-use crate::watch::seconds;
+use crate::watch::{ended_by_signal, seconds};
 use crate::{Outcome, tables};
 
 /// ECMA-48: cursor to the upper left (CUP), erase to the end of the line (EL) or screen (ED).
@@ -39,10 +36,7 @@ pub struct Repeat {
 /// Prints the totals and rates of every interval, `delay` seconds each.
 pub fn run(what: What, delay: f64, args: &Repeat, json: bool, out: &mut dyn Write) -> Outcome {
     let report = Report::new(what)?;
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&ended))?;
-    }
+    let ended = ended_by_signal()?;
     let repaints = !json && io::stdout().is_terminal() && !is_dumb();
     each_interval(delay, args.count, &ended, |after, rates| {
         if json {

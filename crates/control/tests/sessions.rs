@@ -233,7 +233,7 @@ struct Natively(Node, Native);
 
 impl Bench for Natively {
     fn run(&mut self, frame: &[u8]) -> String {
-        // At time 0 the packet path could not tell an answer from none.
+        // An arrival at time 0 would mean that there is no answer.
         self.1.set_now(1 << 40);
         let verdict = self.1.run(1, frame);
         show(&describe(&self.0, verdict, self.1.frame()))

@@ -7,7 +7,6 @@ mod screen;
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::grid::human;
 use self::grid::{Grid, Sort, grids};
@@ -24,7 +22,7 @@ pub(crate) use self::rates::{Rates, Snapshot, each_interval};
 use self::screen::Screen;
 use crate::number::number;
 use crate::style::{Style, is_dumb};
-use crate::watch::seconds;
+use crate::watch::{ended_by_signal, seconds};
 use crate::{Outcome, tables};
 
 /// Longest wait for a key. A signal does not end a wait.
@@ -65,11 +63,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     // An error such as a missing daemon is reported before the screen is cleared.
     let first = Snapshot::read()?;
-    let ended = Arc::new(AtomicBool::new(false));
-    // SIGHUP keeps its default: the terminal is gone.
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&ended))?;
-    }
+    let ended = ended_by_signal()?;
     // `try_init` also restores the terminal when the program panics.
     let mut terminal = ratatui::try_init()?;
     let outcome = live(args, first, &mut terminal, &ended);

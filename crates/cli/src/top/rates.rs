@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -12,9 +12,7 @@ use sidestep_control::report::{
 };
 
 use crate::Outcome;
-
-/// Longest sleep: a signal does not end one.
-const PATIENCE: Duration = Duration::from_millis(100);
+use crate::watch::sleep_until;
 
 /// The counters at one time.
 pub struct Snapshot {
@@ -258,20 +256,6 @@ pub fn each_interval(
         left = left.map(|left| left - 1);
     }
     Ok(())
-}
-
-/// Sleeps. Returns false if a signal has ended the command.
-fn sleep_until(time: Instant, ended: &AtomicBool) -> bool {
-    loop {
-        if ended.load(Ordering::Relaxed) {
-            return false;
-        }
-        let wait = time.saturating_duration_since(Instant::now());
-        if wait.is_zero() {
-            return true;
-        }
-        std::thread::sleep(wait.min(PATIENCE));
-    }
 }
 
 /// Entries of the earlier snapshot by their key.

@@ -135,11 +135,7 @@ impl Sender {
     ///
     /// # Errors
     /// No next hop, or the packet does not fit.
-    pub fn send(
-        &mut self,
-        route: RouteId,
-        packet: &[u8],
-    ) -> Result<(u32, &mut [u8]), &'static Reason> {
+    pub fn send(&mut self, route: RouteId, packet: &[u8]) -> Result<(u32, &[u8]), &'static Reason> {
         let start = HEADROOM + ETHERNET;
         let length = packet.len().min(PACKET_MAX - ETHERNET);
         self.buffer[start..start + length].copy_from_slice(&packet[..length]);
@@ -166,7 +162,7 @@ impl Sender {
             Some(Verdict::Forward { ifindex }) => {
                 let begin = self.frame.data as usize - self.buffer.as_ptr() as usize;
                 let end = self.frame.end as usize - self.buffer.as_ptr() as usize;
-                Ok((ifindex, &mut self.buffer[begin..end]))
+                Ok((ifindex, &self.buffer[begin..end]))
             }
             Some(Verdict::Punt(reason) | Verdict::Drop(reason)) => Err(reason),
             None => unreachable!("the packet path gives verdicts and reasons of its own tables"),

@@ -509,11 +509,17 @@ fn flavors_text(flavors: Flavors) -> String {
     text
 }
 
+/// Prints a segment list as [`parse_list`] reads it.
+pub(super) fn print_list(segments: &[Ipv6Addr]) -> String {
+    let words: Vec<_> = segments.iter().map(ToString::to_string).collect();
+    words.join(",")
+}
+
 fn segments_text(segments: &[Ipv6Addr], inserted: bool, style: Style) -> String {
-    let mut words: Vec<_> = segments.iter().map(ToString::to_string).collect();
     match style {
-        Style::Add => format!("segs {}", words.join(",")),
+        Style::Add => format!("segs {}", print_list(segments)),
         Style::Show => {
+            let mut words: Vec<_> = segments.iter().map(ToString::to_string).collect();
             words.extend(inserted.then(|| Ipv6Addr::UNSPECIFIED.to_string()));
             format!("segs {} [ {} ]", words.len(), words.join(" "))
         }

@@ -146,8 +146,7 @@ pub fn print(name: &str, ether: &Ether) -> String {
     let mut text = name.to_owned();
     match &ether.path {
         EtherPath::Segments(segments) => {
-            let segments: Vec<_> = segments.iter().map(ToString::to_string).collect();
-            let _ = write!(text, " segs {}", segments.join(","));
+            let _ = write!(text, " segs {}", encap::print_list(segments));
         }
         EtherPath::Policy(policy) => {
             let _ = write!(text, " policy {policy}");

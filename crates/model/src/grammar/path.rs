@@ -159,18 +159,13 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
     next
 }
 
-fn list(segments: &[std::net::Ipv6Addr]) -> String {
-    let words: Vec<_> = segments.iter().map(ToString::to_string).collect();
-    words.join(",")
-}
-
 /// Prints a path.
 pub fn print(name: &str, path: &Path, names: &dyn super::Names) -> String {
-    let mut text = format!("{name} segs {}", list(&path.segments));
+    let mut text = format!("{name} segs {}", encap::print_list(&path.segments));
     match &path.probe {
         Probe::Loopback(back) if back.is_empty() => text.push_str(" loopback"),
         Probe::Loopback(back) => {
-            let _ = write!(text, " loopback return {}", list(back));
+            let _ = write!(text, " loopback return {}", encap::print_list(back));
         }
         Probe::Sbfd {
             address,

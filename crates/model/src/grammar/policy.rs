@@ -258,8 +258,8 @@ pub fn print(name: &str, policy: &Policy) -> String {
     for candidate in &policy.candidates {
         let _ = write!(text, " preference {}", candidate.preference);
         for list in &candidate.lists {
-            let segments: Vec<_> = list.segments.iter().map(ToString::to_string).collect();
-            let _ = write!(text, " segs {} weight {}", segments.join(","), list.weight);
+            let segments = encap::print_list(&list.segments);
+            let _ = write!(text, " segs {segments} weight {}", list.weight);
         }
     }
     text
