@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 19
+#define SIDESTEP_ABI_VERSION 20
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -296,19 +296,22 @@ struct sidestep_group {
 #define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device accepts XDP redirects */
 /* TC redirects to the peer of the egress, a veth; .destination is the peer's address */
 #define SIDESTEP_ADJACENCY_PEER 0x04u
+/* the next hop is out of order: packets take the rest of their group, or .backup */
+#define SIDESTEP_ADJACENCY_DOWN 0x08u
 
 /*
- * Next hop. One store changes the first 8 bytes when the neighbor changes. All other fields except
- * .used are written before anything refers to the record.
+ * Next hop. One store changes the first 8 bytes when the neighbor or its link changes, another one
+ * .backup. All other fields except .used are written before anything refers to the record.
  */
 struct sidestep_adjacency {
 	__u8 destination[6]; /* MAC of the next hop */
 	__u16 flags;         /* SIDESTEP_ADJACENCY_* */
 	__u8 source[6];      /* MAC of the egress interface */
-	__u16 reserved;      /* 0 */
+	__u16 mtu;           /* bytes of layer 3 */
 	__u32 ifindex;       /* egress interface */
-	__u32 mtu;           /* bytes of layer 3 */
-	__u64 used;          /* set by a packet that uses this next hop, cleared by the daemon */
+	/* route that takes the packets while this next hop is DOWN; 0: none. It has no backup. */
+	sidestep_route_id backup;
+	__u64 used; /* set by a packet that uses this next hop, cleared by the daemon */
 };
 
 /* LIMIT: unresolved destinations that are recorded at a time. */
@@ -361,8 +364,8 @@ struct sidestep_policy {
 	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
 	sidestep_key_slot hmac_key;
 	/*
-	 * While .session is down, packets take .backup. 0: no session, or no backup. One store of
-	 * both changes them.
+	 * While .session or .adjacency is down, packets take .backup. 0: no session, or no backup.
+	 * One store of both changes them.
 	 */
 	sidestep_session_id session;
 	sidestep_policy_id backup;
@@ -558,7 +561,8 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_TAG = 23, /* a: route.tag */
 	/* a: discriminator, b: its record; address: destination of the answer */
 	SIDESTEP_TRACE_REFLECT = 24,
-	SIDESTEP_TRACE_BACKUP = 25, /* a: policy whose session is down, b: its backup */
+	SIDESTEP_TRACE_BACKUP = 25,  /* a: policy that is down, b: its backup */
+	SIDESTEP_TRACE_REROUTE = 26, /* a: adjacency that is down, b: route of its backup */
 };
 
 struct sidestep_trace {

@@ -5,9 +5,39 @@
 #ifndef SIDESTEP_GROUP_H
 #define SIDESTEP_GROUP_H
 
+#include "down.h"
 #include "flow.h"
 
-/* Returns the route of the slot that the packet's flow selects; 0 if there is no such group. */
+/*
+ * Returns a member of a group that is not down: the one given, otherwise another one by the packet's
+ * flow. So the slots of members that are down fall to the others by their weights. With none, it
+ * returns the one given.
+ */
+SUBPROGRAM __u32 group_member_up(ENV *e, struct packet *p, __u32 index, __u32 member)
+{
+	const struct sidestep_group *group = env_group(e, index);
+	__u32 start, slots;
+
+	if (!p || !group || likely(!member_is_down(e, p, member)))
+		return member;
+	/* The lower half of the hash, because the upper half chose the member. */
+	start = (__u32)flow_hash(e, p, group->seed);
+	slots = group->slots;
+	for (__u32 i = 0; i < SIDESTEP_GROUP_SLOTS && i < slots; i++) {
+		/* The verifier does not follow the value of a division. */
+		__u32 slot = (start % slots + i) % slots;
+		__u32 other = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
+
+		if (!member_is_down(e, p, other))
+			return other;
+	}
+	return member;
+}
+
+/*
+ * Returns the route of the slot that the packet's flow selects; 0 if there is no such group. A member
+ * that is down is not selected while another one is up.
+ */
 INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)
 {
 	const struct sidestep_group *group = env_group(e, index);
@@ -20,6 +50,8 @@ INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)
 	if (group->slots > 1)
 		slot = (__u32)((flow_hash(e, p, group->seed) >> 32) * group->slots >> 32);
 	route = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
+	if (group->slots > 1)
+		route = group_member_up(e, p, index, route);
 	env_trace(e, SIDESTEP_TRACE_CHOICE, index, route, p->destination);
 	return route;
 }

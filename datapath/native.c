@@ -38,7 +38,7 @@ struct sidestep_outcome sidestep_native_send(struct sidestep_native *frame, __u3
 
 	begin(frame);
 	p.frame_length = env_length(frame);
-	p.port_flags = SIDESTEP_PORT_SEG6 | SIDESTEP_PORT_FORWARD6;
+	p.port_flags = SIDESTEP_PORT_SEG6 | SIDESTEP_PORT_FORWARD6 | PORT_PROBES;
 	v = ipv6_read(frame, &p, ETH_LENGTH, p.frame_length, 0);
 	if (v == VERDICT_CONTINUE)
 		v = route_packet(frame, &p, route);

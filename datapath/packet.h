@@ -26,6 +26,9 @@
 /* with PLAN_REFLECT: answer that the reflector is down by configuration */
 #define PLAN_REFLECT_ADMIN_DOWN 0x800u
 
+/* packet.port_flags, beside those of the port */
+#define PORT_PROBES 0x80000000u /* the packet tests its way, which may be down */
+
 /* packet.last */
 #define LAST_SIDESTEP_ONLY 1u /* the kernel does not have the route */
 #define LAST_PUNTS 2u         /* it leaves the rest to the kernel (SIDESTEP_ROUTE_PUNT) */

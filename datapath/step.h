@@ -7,6 +7,7 @@
 #include "bridge.h"
 #include "classify.h"
 #include "commit.h"
+#include "down.h"
 #include "endpoint.h"
 #include "fragment.h"
 #include "icmp.h"
@@ -24,6 +25,23 @@
 INLINE verdict commit_push(ENV *e, struct packet *p)
 {
 	return likely(!(p->plan & PLAN_PUSH)) ? VERDICT_CONTINUE : commit(e, p);
+}
+
+/* Returns the route that takes over from a next hop that is down; 0: none. */
+INLINE __u32 next_hop_backup(ENV *e, const struct packet *p, verdict v)
+{
+	const struct sidestep_adjacency *adjacency;
+	__u32 backup;
+
+	if (VERDICT_KIND(v) != VERDICT_FORWARD)
+		return 0;
+	adjacency = env_adjacency(e, VERDICT_ARGUMENT(v));
+	if (!adjacency || likely(!adjacency_is_down(p, adjacency)))
+		return 0;
+	backup = *(const volatile __u32 *)&adjacency->backup;
+	if (backup)
+		env_trace(e, SIDESTEP_TRACE_REROUTE, VERDICT_ARGUMENT(v), backup, p->destination);
+	return backup;
 }
 
 /* Applies the headend `r`. The reverse path is checked before this node becomes the source. */
@@ -142,13 +160,41 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 	return drop(sid_loop);
 }
 
+/*
+ * Sends a packet by the backup of a next hop: to another next hop, or by a segment list around it. The
+ * first segment is not a SID of this node. The packet may have been encapsulated before.
+ */
+SUBPROGRAM verdict reroute(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_route *r = env_route(e, index);
+	__u32 counter = 0;
+	verdict v;
+
+	if (!p || !r)
+		return punt(route_miss);
+	if (r->action == SIDESTEP_ROUTE_HEADEND) {
+		/* The kernel does not know the backup. */
+		p->last = LAST_SIDESTEP_ONLY;
+		p->sidestep_only = 1;
+		v = apply_headend(e, p, r);
+		if (v != lookup())
+			return v;
+		index = env_fib_lookup(e, p->view, p->destination);
+		env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
+		r = env_route(e, index);
+		if (r && r->action >= SIDESTEP_ROUTE_GROUP && r->action <= SIDESTEP_ROUTE_NEXT)
+			r = env_route(e, route_select(e, p, r, index, &counter));
+	}
+	return r && r->action == SIDESTEP_ROUTE_FORWARD ? forward(r->adjacency) : punt(route_miss);
+}
+
 /* Makes the last checks, carries out the plan and sets the egress. */
 INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
 {
 	const struct sidestep_adjacency *record = env_adjacency(e, index);
 	struct sidestep_adjacency adjacency;
 	enum rewrite_result result;
-	__u32 length;
+	__u32 length, mtu;
 	_Bool fragments = 0;
 	__u64 first;
 	int growth;
@@ -169,6 +215,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	v = egress_check(e, p);
 	if (v != VERDICT_CONTINUE)
 		return v;
+	mtu = adjacency.mtu;
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
 	/*
@@ -177,11 +224,10 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	 */
 	if (unlikely(p->plan & PLAN_FRAME) && (p->plan == PLAN_FRAME || p->sidestep_only) &&
 	    frame_keeps_tag(e, p))
-		adjacency.mtu += VLAN_TAG_LENGTH;
-	if (unlikely(length > adjacency.mtu &&
-		     (length > IPV6_PACKET_MAX ||
-		      wire_length(e, p, length, growth) > adjacency.mtu))) {
-		p->max_length = (__u32)((int)adjacency.mtu - growth);
+		mtu += VLAN_TAG_LENGTH;
+	if (unlikely(length > mtu &&
+		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > mtu))) {
+		p->max_length = (__u32)((int)mtu - growth);
 		v = too_big(e, p, length);
 		if (v != VERDICT_CONTINUE)
 			return v;
@@ -203,7 +249,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	switch (result) {
 	case REWRITE_DONE:
 		if (unlikely(fragments))
-			return fragment_report(e, p, adjacency.ifindex, adjacency.mtu);
+			return fragment_report(e, p, adjacency.ifindex, mtu);
 		return forward(index);
 	case REWRITE_REFUSED:
 		return punt(headroom);
@@ -261,6 +307,7 @@ INLINE struct outcome step(ENV *e)
 	struct sidestep_port_counters *counters = env_port_counters(e, ifindex);
 	const struct sidestep_port *port = env_port(e, ifindex), *to = 0;
 	struct packet p = {};
+	__u32 backup;
 	verdict v;
 
 	if (!port || !counters || port->ifindex != ifindex) {
@@ -294,6 +341,9 @@ INLINE struct outcome step(ENV *e)
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.frame ? 0 : p.version, p.l3, p.destination);
 		v = route_packet(e, &p, return_route(e, &p, port));
+		backup = next_hop_backup(e, &p, v);
+		if (unlikely(backup))
+			v = reroute(e, &p, backup);
 		if (VERDICT_KIND(v) == VERDICT_FORWARD || v == drop(hop_limit)) {
 			verdict checked = check_source(e, &p);
 

@@ -7,18 +7,22 @@
 #ifndef SIDESTEP_BEHAVIOR_HEADEND_H
 #define SIDESTEP_BEHAVIOR_HEADEND_H
 
+#include "../down.h"
 #include "../insert.h"
 #include "../packet.h"
 
-/* Returns the backup of a policy whose session is down, or the policy itself. */
-INLINE __u32 policy_in_use(ENV *e, const struct packet *p, const struct sidestep_policy *policy,
-			   __u32 index)
+/* Returns the backup of a policy that is down, or the policy itself. */
+SUBPROGRAM __u32 policy_in_use(ENV *e, const struct packet *p, __u32 index)
 {
-	__u64 guard = *(const volatile __u64 *)&policy->session;
-	__u32 backup = (__u32)(guard >> 32);
-	const struct sidestep_session *session = env_session(e, (__u32)guard);
+	const struct sidestep_policy *policy = env_policy(e, index);
+	__u32 backup;
 
-	if (!session || !session->down || !backup)
+	/* Map lookups do not use `e`, so the compiler would pass an undefined register. */
+	KEEP(e);
+	if (!p || !policy)
+		return index;
+	backup = *(const volatile __u32 *)&policy->backup;
+	if (!backup || !policy_is_down(e, p, policy))
 		return index;
 	env_trace(e, SIDESTEP_TRACE_BACKUP, index, backup, p->destination);
 	return backup;
@@ -32,8 +36,8 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	/* Not a headend's record, for example a group within a group. */
 	if (!index || !policy)
 		return punt(unsupported);
-	if (unlikely(policy->session)) {
-		index = policy_in_use(e, p, policy, index);
+	if (unlikely(policy->backup)) {
+		index = policy_in_use(e, p, index);
 		policy = env_policy(e, index);
 		if (!policy)
 			return punt(unsupported);

@@ -4,10 +4,11 @@
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use common::{TestRuns, compile, describe, show};
-use sidestep_datapath::abi::sidestep_session;
+use sidestep_datapath::abi::{SIDESTEP_ADJACENCY_DOWN, sidestep_session};
 use sidestep_datapath::kernel::Target;
 use sidestep_datapath::{Image, Native, SessionId};
 use sidestep_model::config;
@@ -29,8 +30,14 @@ routes:
 - fc0b::/16 via fc02::1 dev eth2
 - fc0f::d6/128 encap seg6local action End.DT6 table 254 dev eth0
 - 2001:db8::/32 policy gold
+- 2001:db8:2::/48 policy silver
+- 2001:db8:3::/48 policy lead
+- 2001:db8:4::/48 nexthop via fc01::1 dev eth1 nexthop via fc02::1 dev eth2
+- 2001:db8:5::/48 via fc01::1 dev eth1
 policies:
 - gold color 1 endpoint ::1 preference 200 segs fc0a::1 preference 100 segs fc0b::1
+- silver color 2 endpoint ::1 segs fc0a::2 weight 1 segs fc0b::2 weight 3
+- lead color 3 endpoint ::1 preference 200 segs fc0a::2 preference 100 segs fc0b::2
 "#;
 
 /// Sessions: of S-BFD, and a loopback.
@@ -188,11 +195,61 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Runs the cases and the backups on a target.
+/// Runs the cases, backups and links on a target.
 trait Bench {
     fn run(&mut self, frame: &[u8]) -> String;
     fn session(&mut self, index: u32) -> sidestep_session;
     fn set(&mut self, index: u32, session: &sidestep_session);
+    /// Lets exactly these links be down.
+    fn down(&mut self, links: &[u32]);
+}
+
+/// Returns the ports by which 32 flows to a network leave.
+fn ports_of(bench: &mut impl Bench, network: &str) -> String {
+    let to = address(&format!("{network}::1"));
+    let mut ports = BTreeSet::new();
+    for flow in 1..=32 {
+        let packet = Ipv6 {
+            flow_label: flow,
+            ..Ipv6::new(address("fc00::1"), to, Protocol::NO_NEXT_HEADER)
+        };
+        let found = bench.run(&frame(&packet.emit(b"")));
+        let port = found.strip_prefix("forward ").unwrap_or(&found);
+        let end = port.find(" 02").unwrap_or(port.len());
+        ports.insert(port[..end].to_owned());
+    }
+    ports.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// Routes with other ways, and one without.
+const NETWORKS: [&str; 5] = [
+    "2001:db8:1",
+    "2001:db8:2",
+    "2001:db8:3",
+    "2001:db8:4",
+    "2001:db8:5",
+];
+
+/// Compares the ports of each network while these links are down.
+fn judge_links(place: &str, bench: &mut impl Bench) {
+    let (both, one) = (
+        ["eth1", "eth1 eth2", "eth1", "eth1 eth2", "eth1"],
+        ["eth1"; 5],
+    );
+    let mut other = ["eth2"; 5];
+    // Without another way, the packet path decides as for any next hop.
+    other[4] = "eth1";
+    for (down, expected) in [
+        (&[][..], both),
+        (&[2][..], other),
+        (&[][..], both),
+        (&[3][..], one),
+    ] {
+        bench.down(down);
+        let found = NETWORKS.map(|network| ports_of(bench, network));
+        assert_eq!(found, expected, "{place}, {down:?}");
+    }
+    bench.down(&[]);
 }
 
 fn judge(place: &str, bench: &mut impl Bench) {
@@ -213,6 +270,7 @@ fn judge(place: &str, bench: &mut impl Bench) {
             assert_eq!(fields(&found), fields(&before), "{place}");
         }
     }
+    judge_links(place, bench);
     let (from, to) = (address("fc00::1"), address("2001:db8::1"));
     let packet = Ipv6::new(from, to, Protocol::NO_NEXT_HEADER).emit(b"");
     for (down, port) in [(0, "eth1"), (1, "eth2"), (0, "eth1")] {
@@ -249,6 +307,18 @@ impl Bench for Natively {
         all[index as usize] = *session;
         self.1.set_sessions(all);
     }
+
+    fn down(&mut self, links: &[u32]) {
+        let sessions = self.1.sessions().to_vec();
+        let mut image = image(&self.0);
+        for adjacency in image.adjacencies.values_mut() {
+            if links.contains(&adjacency.ifindex) {
+                adjacency.flags |= SIDESTEP_ADJACENCY_DOWN as u16;
+            }
+        }
+        self.1 = Native::new(&image);
+        self.1.set_sessions(sessions);
+    }
 }
 
 struct InTheKernel(Node, TestRuns);
@@ -267,6 +337,15 @@ impl Bench for InTheKernel {
 
     fn set(&mut self, index: u32, session: &sidestep_session) {
         self.1.kernel().create_session(SessionId(index), session);
+    }
+
+    fn down(&mut self, links: &[u32]) {
+        let image = image(&self.0);
+        let kernel = self.1.kernel();
+        kernel.resume(&image, image.adjacencies.keys().copied(), []);
+        for &link in links {
+            kernel.take_down(link);
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use crate::abi::{
     SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
     SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
     SIDESTEP_TRACE_PORT_HOP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REFLECT,
-    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_RETURN,
-    SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH, SIDESTEP_TRACE_TAG, ViewId, sidestep_action,
-    sidestep_trace,
+    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_REROUTE, SIDESTEP_TRACE_RESTORE,
+    SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH, SIDESTEP_TRACE_TAG, ViewId,
+    sidestep_action, sidestep_trace,
 };
 
 /// Address bytes of an event in network order. IPv4 occupies the first four bytes.
@@ -150,6 +150,13 @@ pub enum TraceEvent {
         policy: PolicyId,
         /// Its backup.
         backup: PolicyId,
+    },
+    /// A next hop is down, and the packet takes the route of its backup.
+    Reroute {
+        /// Adjacency.
+        adjacency: AdjacencyId,
+        /// The backup.
+        route: RouteId,
     },
     /// The packet leaves by an adjacency.
     Forward {
@@ -302,6 +309,10 @@ impl TraceEvent {
                 policy: PolicyId(a),
                 backup: PolicyId(b),
             },
+            SIDESTEP_TRACE_REROUTE => Self::Reroute {
+                adjacency: AdjacencyId(a),
+                route: RouteId(b),
+            },
             SIDESTEP_TRACE_FORWARD => Self::Forward {
                 adjacency: AdjacencyId(a),
                 bytes: b,
@@ -390,8 +401,8 @@ mod tests {
                 ..Default::default()
             })
         };
-        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_BACKUP).all(|kind| event(kind).is_some()));
+        assert!((SIDESTEP_TRACE_PORT..=SIDESTEP_TRACE_REROUTE).all(|kind| event(kind).is_some()));
         assert_eq!(event(0), None);
-        assert_eq!(event(SIDESTEP_TRACE_BACKUP + 1), None);
+        assert_eq!(event(SIDESTEP_TRACE_REROUTE + 1), None);
     }
 }

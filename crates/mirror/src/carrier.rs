@@ -24,24 +24,27 @@ const SHARE: u32 = 50;
 pub(crate) type Links = BTreeMap<IfIndex, String>;
 
 /// Watches links with a thread, which ends with this value.
-#[derive(Debug)]
 pub(crate) struct Carriers {
     shared: Arc<Shared>,
     /// Receives the index of each link that stops running.
     stopped: UnixDatagram,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     watched: Mutex<Watched>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Watched {
     links: Arc<Links>,
+    on_stop: Option<Arc<OnStop>>,
     is_over: bool,
 }
+
+/// What the thread does with a link that has stopped, before anyone else knows.
+pub type OnStop = dyn Fn(IfIndex) + Send + Sync;
 
 impl Carriers {
     /// Starts the thread, for links of the calling thread's network namespace.
@@ -66,6 +69,11 @@ impl Carriers {
             watched.links = Arc::new(links);
             self.shared.changed.notify_one();
         }
+    }
+
+    /// From now on, the thread calls this with each link that stops running.
+    pub fn on_stop(&self, on_stop: Option<Arc<OnStop>>) {
+        self.shared.lock().on_stop = on_stop;
     }
 
     /// Returns the links that have stopped running since the last call.
@@ -98,6 +106,14 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls [`Watched::on_stop`].
+    fn stop(&self, link: IfIndex) {
+        let on_stop = self.lock().on_stop.clone();
+        if let Some(on_stop) = on_stop {
+            on_stop(link);
+        }
+    }
+
     /// Returns the links to watch, when there are any. Returns none at the end.
     fn links(&self) -> Option<Arc<Links>> {
         let idle = |watched: &mut Watched| watched.links.is_empty() && !watched.is_over;
@@ -117,6 +133,7 @@ fn watch(shared: &Shared, socket: &OwnedFd, reporter: &UnixDatagram) {
             match is_running(socket, name) {
                 Some(true) => _ = running.insert(*link),
                 Some(false) if running.remove(link) => {
+                    shared.stop(*link);
                     // If the socket is full, the notification follows.
                     let _ = reporter.send(&link.0.to_ne_bytes());
                 }

@@ -55,6 +55,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidestep_model::node::{IfIndex, Mac, Node};
@@ -62,6 +63,7 @@ use sidestep_model::route::{ObjectChange, RouteKey};
 
 use crate::bridge::Obstacles;
 use crate::carrier::Carriers;
+pub use crate::carrier::OnStop;
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
 #[doc(hidden)]
@@ -158,6 +160,9 @@ pub struct Mirror {
     state: State,
     backoff: ResyncBackoff,
     carriers: Option<Carriers>,
+    on_stop: Option<Arc<OnStop>>,
+    /// See [`Mirror::set_prefixes`].
+    prefixes: usize,
     all_seg6_enabled: Sysctl,
     seg6_flowlabel: Sysctl,
 }
@@ -215,6 +220,8 @@ impl Mirror {
             state: State::default(),
             backoff: ResyncBackoff::default(),
             carriers: None,
+            on_stop: None,
+            prefixes: 0,
             all_seg6_enabled: Sysctl::open("/proc/sys/net/ipv6/conf/all/seg6_enabled")?,
             seg6_flowlabel: Sysctl::open("/proc/sys/net/ipv6/seg6_flowlabel")?,
         };
@@ -327,13 +334,31 @@ impl Mirror {
         })
     }
 
+    /// From now on, a thread calls this with each link that stops running while there are so many
+    /// routes that the caller would learn of it late.
+    pub fn on_stop(&mut self, on_stop: Arc<OnStop>) {
+        if let Some(carriers) = &self.carriers {
+            carriers.on_stop(Some(Arc::clone(&on_stop)));
+        }
+        self.on_stop = Some(on_stop);
+    }
+
+    /// Sets the number of prefixes that the caller has made of the routes.
+    pub fn set_prefixes(&mut self, prefixes: usize) {
+        self.prefixes = prefixes;
+    }
+
     /// Watches the links with neighbors. With fewer routes, the kernel notifies of a lost carrier early
-    /// enough.
+    /// enough, and the caller is not busy for long.
     fn watch_carriers(&mut self) {
-        let is_late = self.state.node.routes.len() >= LATE_ROUTES;
+        let routes = self.state.node.routes.len().max(self.prefixes);
+        let is_late = routes >= LATE_ROUTES;
         if is_late && self.carriers.is_none() {
-            // Without the thread, the notification is early enough.
+            // Without the thread, the notification has to do.
             self.carriers = Carriers::start().ok();
+            if let Some(carriers) = &self.carriers {
+                carriers.on_stop(self.on_stop.clone());
+            }
         }
         if let Some(carriers) = &self.carriers {
             let links = is_late.then(|| self.state.links_with_neighbors());

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sidestep_control::compile::Continuation;
 use sidestep_datapath::event::{Inner, TagChange};
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
-use sidestep_model::grammar::{ether, route};
+use sidestep_model::grammar::{encap, ether, route};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Encap, Family, Route};
 
@@ -71,10 +71,12 @@ pub enum Step {
         /// Description.
         summary: &'static str,
     },
-    /// The path of a segment list is down, and the packet takes the backup.
+    /// A segment list or a next hop is down, and the packet takes the backup.
     Backup {
-        /// Segments that the packet takes instead, as far as the record is known.
-        segments: String,
+        /// What is down.
+        down: &'static str,
+        /// What takes over, as far as the record is known.
+        backup: String,
     },
     /// A probe of S-BFD becomes its own answer.
     Reflect {
@@ -307,13 +309,15 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             },
         },
         Event::Backup { backup, .. } => Step::Backup {
-            segments: names.index.policies.get(&backup).map_or_else(
+            down: "segment list",
+            backup: names.index.policies.get(&backup).map_or_else(
                 || format!("policy {backup}"),
-                |info| {
-                    let segments = info.encap.segments.iter().map(ToString::to_string);
-                    segments.collect::<Vec<_>>().join(",")
-                },
+                |info| format!("segs {}", encap::print_list(&info.encap.segments)),
             ),
+        },
+        Event::Reroute { route, .. } => Step::Backup {
+            down: "next hop",
+            backup: format!("route {route}"),
         },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
         Event::Behavior { route, .. } => behavior(names, route),

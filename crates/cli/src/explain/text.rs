@@ -168,10 +168,10 @@ fn words(step: &Step) -> (&str, String, &str) {
             source,
         ),
         Step::Tag { summary } => ("tag", summary.clone(), ""),
-        Step::Backup { segments } => (
+        Step::Backup { down, backup } => (
             "backup",
-            format!("the path is down; segs {segments} take over"),
-            "RFC 9256 9.3",
+            format!("the {down} is down; {backup} takes over"),
+            "",
         ),
         Step::Reflect {
             discriminator,

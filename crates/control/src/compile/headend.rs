@@ -38,7 +38,7 @@ pub(super) struct Headend<'a> {
     pub encap: &'a Seg6Encap,
     /// The only next hop toward the first segment, if a policy determines it.
     pub alone: Option<OnlyNextHop>,
-    /// The list of an SR policy, if it has a path.
+    /// See [`PolicyKey::guard`].
     pub guard: Option<Guard>,
 }
 

@@ -102,16 +102,16 @@ pub(super) struct PolicyKey {
     pub view: ViewId,
     /// HMAC key that signs the SRH.
     pub hmac_key: KeySlot,
-    /// The list of an SR policy that the record is of, if the list has a path: its backup is that of
-    /// the policy.
+    /// The list of an SR policy that the record is of, if the list has a path or a backup.
     pub guard: Option<Guard>,
 }
 
-/// A list of an SR policy with a path.
+/// A list of an SR policy with a path or a backup, or a list of a kernel route with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Guard {
-    pub list: ListId,
-    /// Session that says whether the path is down.
+    /// `None` for that of a kernel route.
+    pub list: Option<ListId>,
+    /// Session that says whether the path is down, or `NONE`.
     pub session: SessionId,
 }
 

@@ -2,10 +2,10 @@
 
 use std::net::Ipv6Addr;
 
-use sidestep_datapath::ViewId;
 use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_REFLECT, SIDESTEP_ROUTE_SESSION, SIDESTEP_SESSIONS, sidestep_route,
 };
+use sidestep_datapath::{SessionId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::liveness::SESSIONS_MAX;
 use sidestep_model::node::TableId;
@@ -15,7 +15,7 @@ use super::error::{CompileError, Skip};
 use super::headend::Headend;
 use super::hmac::of_number;
 use super::index::{Counted, PathRoute};
-use super::keys::ViewKey;
+use super::keys::{Guard, ViewKey};
 use super::record::record;
 use super::routes::RouteCompiler;
 
@@ -53,6 +53,16 @@ impl RouteCompiler<'_> {
                 .put_prefix(of_number(view, discriminator, 32), Some(route));
         }
         Ok(view)
+    }
+
+    /// Returns the guard of a kernel route onto a list with a path: in a group, the other next hops
+    /// take over.
+    pub(super) fn guard_of(&self, encap: &Seg6Encap) -> Option<Guard> {
+        let list = self.node.watched.lists.get(&encap.segments)?;
+        Some(Guard {
+            list: None,
+            session: SessionId(list.session),
+        })
     }
 
     /// Compiles the routes of probes.

@@ -134,7 +134,7 @@ impl<'a> RouteCompiler<'a> {
         let candidate = &policy.candidates[active];
         let mut members = ListMembers::new();
         for number in valid(&validity.lists[active]) {
-            let guard = self.guard(policy, (active, number));
+            let guard = self.guard(named, (active, number));
             let mut member = self.onto_list(route, named, (active, number), guard)?;
             let list = policy.list_id(candidate, number);
             member.record.counter = self.store.counter(Counted::List(route.key, list));
@@ -192,19 +192,20 @@ impl<'a> RouteCompiler<'a> {
         Ok(ListMember { record, hop })
     }
 
-    /// Returns the guard of a list with a path.
-    fn guard(&self, policy: &Policy, (candidate, number): (usize, usize)) -> Option<Guard> {
-        let candidate = &policy.candidates[candidate];
+    /// Returns the guard of a list with a path or with a backup.
+    fn guard(&self, named: NamedPolicy<'_>, place: (usize, usize)) -> Option<Guard> {
+        let policy = named.policy;
+        let candidate = &policy.candidates[place.0];
         let watched = &self.node.watched.lists;
-        let list = watched.get(&candidate.lists[number].segments)?;
-        Some(Guard {
-            list: policy.list_id(candidate, number),
-            session: SessionId(list.session),
+        let watched = watched.get(&candidate.lists[place.1].segments);
+        let is_guarded = watched.is_some() || backup_of(named.validity, place).is_some();
+        is_guarded.then(|| Guard {
+            list: Some(policy.list_id(candidate, place.1)),
+            session: watched.map_or(SessionId::NONE, |list| SessionId(list.session)),
         })
     }
 
-    /// Gives each list with a path a backup: the next list of its candidate path, otherwise the first
-    /// list of the protecting candidate path (RFC 9256 9.3). A backup has no backup itself.
+    /// Gives lists their backups.
     fn protect(
         &mut self,
         route: &Route,
@@ -212,24 +213,15 @@ impl<'a> RouteCompiler<'a> {
         active: usize,
         members: &ListMembers,
     ) {
-        let lists = &named.validity.lists;
         for (&number, member) in members {
-            let policy = member.record.policy_id();
-            let image = &self.store.out.image.policies;
-            if image.get(&policy).is_none_or(|it| it.session.is_none()) {
+            if self.guard(named, (active, number)).is_none() {
                 continue;
             }
-            let mut others = members.keys().copied().filter(|other| *other != number);
-            let next = others.clone().find(|other| *other > number);
-            let beside = next.or_else(|| others.next()).map(|other| (active, other));
-            let place = beside.or_else(|| {
-                let mut behind = lists.iter().enumerate().skip(active + 1);
-                behind.find_map(|(candidate, lists)| Some((candidate, valid(lists).next()?)))
-            });
+            let place = backup_of(named.validity, (active, number));
             // Without room for it, the list has no backup until the tables follow.
             let backup = place.and_then(|place| self.onto_list(route, named, place, None).ok());
             let backup = backup.map_or(PolicyId::NONE, |backup| backup.record.policy_id());
-            self.store.set_backup(policy, backup);
+            self.store.set_backup(member.record.policy_id(), backup);
         }
     }
 
@@ -360,8 +352,22 @@ impl<'a> RouteCompiler<'a> {
     }
 }
 
+/// Returns the place of the list that takes over from another one: the next list of its candidate
+/// path, otherwise the first one of the protecting candidate path (RFC 9256 9.3). A backup has no backup
+/// itself.
+fn backup_of(validity: &Validity, (active, number): (usize, usize)) -> Option<(usize, usize)> {
+    let lists = &validity.lists;
+    let mut others = valid(&lists[active]).filter(|other| *other != number);
+    let next = others.clone().find(|other| *other > number);
+    let beside = next.or_else(|| others.next()).map(|other| (active, other));
+    beside.or_else(|| {
+        let mut behind = lists.iter().enumerate().skip(active + 1);
+        behind.find_map(|(candidate, lists)| Some((candidate, valid(lists).next()?)))
+    })
+}
+
 /// Returns the positions of the valid lists of a candidate path.
-fn valid(lists: &[ListValidity]) -> impl Iterator<Item = usize> + '_ {
+fn valid(lists: &[ListValidity]) -> impl Iterator<Item = usize> + Clone + '_ {
     let lists = lists.iter().enumerate();
     lists
         .filter(|(_, list)| list.invalid.is_none())

@@ -116,7 +116,7 @@ impl RouteCompiler<'_> {
                 next_hop,
                 encap,
                 alone: None,
-                guard: None,
+                guard: self.guard_of(encap),
             }),
             Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
             Some(Encap::Policy(steering)) => self.steered(route, steering, neighbor),

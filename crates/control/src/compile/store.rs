@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sidestep_datapath::abi::{
-    DROP_blackhole, SIDESTEP_ADJACENCY_PEER, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY, SIDESTEP_ROUTE_SOURCE, sidestep_action,
-    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
-    sidestep_reason, sidestep_route,
+    DROP_blackhole, SIDESTEP_ADJACENCY_DOWN, SIDESTEP_ADJACENCY_PEER, SIDESTEP_ADJACENCY_VALID,
+    SIDESTEP_ADJACENCY_XDP, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY,
+    SIDESTEP_ROUTE_SOURCE, sidestep_action, sidestep_adjacency, sidestep_group, sidestep_hmac_key,
+    sidestep_learned, sidestep_policy, sidestep_reason, sidestep_route,
 };
 use sidestep_datapath::{
     AdjacencyId, CounterId, FibKey, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
@@ -488,6 +488,7 @@ impl<'a> RecordStore<'a> {
             (valid, SIDESTEP_ADJACENCY_VALID),
             (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
             (to_peer, SIDESTEP_ADJACENCY_PEER),
+            (!link.up, SIDESTEP_ADJACENCY_DOWN),
         ];
         let record = sidestep_adjacency {
             destination: lladdr.unwrap_or_default().0,
@@ -498,7 +499,8 @@ impl<'a> RecordStore<'a> {
                 .sum(),
             source: link.mac.0,
             ifindex: dev.0,
-            mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+            // No packet is longer.
+            mtu: mtu.unwrap_or(u32::MAX).min(link.mtu).min(u16::MAX.into()) as u16,
             ..Default::default()
         };
         let info = AdjacencyInfo {

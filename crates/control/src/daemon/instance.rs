@@ -120,7 +120,7 @@ impl<S: System> Instance<S> {
     /// Returns an instance that is not up yet.
     pub fn new(
         system: S,
-        (mirror, path): (S::Mirror, S::Path),
+        (mut mirror, path): (S::Mirror, S::Path),
         (initial, options): (Initial, Options),
         clients: Clients,
         now: Instant,
@@ -136,6 +136,7 @@ impl<S: System> Instance<S> {
         path.limit_reports(icmp_rate);
         let fragment_rate = config::fragment_rate(&own);
         path.limit_oversized(fragment_rate);
+        system.guard_links(&mut mirror, &path);
         let mut instance = Self {
             tables: Tables::new(path, options.limits, mirror.node(), (&own, &devices), now),
             system,
@@ -405,6 +406,8 @@ impl<S: System> Instance<S> {
             return false;
         }
         let begun = self.processor_time();
+        self.mirror
+            .set_prefixes(self.tables.compiled.image.fib.len());
         let differs = self.mirror.poll_sysctls().unwrap_or_else(|error| {
             self.health.problem = Some(error.to_string());
             false

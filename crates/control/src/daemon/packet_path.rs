@@ -28,6 +28,7 @@ pub(super) trait PacketPath {
     fn end_reclaim(&mut self) -> Result<bool, KernelError>;
     fn has_pending(&self) -> bool;
     fn suspend_adjacency(&self, index: AdjacencyId);
+    fn take_down(&self, ifindex: u32);
     fn suspend_policy(&self, index: PolicyId, policy: &sidestep_policy);
     fn resume(
         &self,
@@ -112,6 +113,10 @@ impl PacketPath for Kernel {
 
     fn suspend_adjacency(&self, index: AdjacencyId) {
         Kernel::suspend_adjacency(self, index);
+    }
+
+    fn take_down(&self, ifindex: u32) {
+        Kernel::take_down(self, ifindex);
     }
 
     fn suspend_policy(&self, index: PolicyId, policy: &sidestep_policy) {

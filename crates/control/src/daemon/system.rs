@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
@@ -52,6 +53,8 @@ pub(super) trait System {
     ) -> Result<Self::Prober, Failure>;
     /// Begins to probe paths, without any.
     fn path_prober(&self, path: &Self::Path) -> Result<Self::PathProber, String>;
+    /// Takes the next hops of a link out of order in the moment in which it stops, from now on.
+    fn guard_links(&self, mirror: &mut Self::Mirror, path: &Self::Path);
     /// Opens the sockets for ICMP messages.
     fn messenger(&self) -> io::Result<Self::Messenger>;
     /// Opens the socket for frames.
@@ -101,6 +104,7 @@ pub(super) trait NodeMirror {
     fn node(&self) -> &Node;
     fn process_with(&mut self, urgent: &mut OnUrgent<'_>) -> Result<Changes, MirrorError>;
     fn poll_sysctls(&mut self) -> Result<bool, MirrorError>;
+    fn set_prefixes(&mut self, prefixes: usize);
     fn due(&self) -> Option<Instant>;
     fn is_current(&self) -> bool;
     fn awaits_links(&self) -> bool;
@@ -145,6 +149,13 @@ impl System for Linux {
 
     fn path_prober(&self, path: &Kernel) -> Result<ThreadProber, String> {
         ThreadProber::start(path)
+    }
+
+    fn guard_links(&self, mirror: &mut Mirror, path: &Kernel) {
+        // Without memory for it, the next hops change with the tables.
+        if let Ok(next_hops) = path.next_hops() {
+            mirror.on_stop(Arc::new(move |link| next_hops.take_down(link.0)));
+        }
     }
 
     fn messenger(&self) -> io::Result<Sockets> {
@@ -234,6 +245,10 @@ impl NodeMirror for Mirror {
 
     fn poll_sysctls(&mut self) -> Result<bool, MirrorError> {
         Mirror::poll_sysctls(self)
+    }
+
+    fn set_prefixes(&mut self, prefixes: usize) {
+        Mirror::set_prefixes(self, prefixes);
     }
 
     fn due(&self) -> Option<Instant> {

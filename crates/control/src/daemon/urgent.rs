@@ -33,7 +33,10 @@ impl<P: PacketPath> Tables<P> {
     pub fn urgent(&mut self, mirrored: &Node, change: Urgent) -> bool {
         match change {
             Urgent::Link(dev) => {
+                // Also those of routes that Linux does not have.
+                self.kernel.take_down(dev.0);
                 let of_link = self.adjacencies(|info| info.ifindex == dev);
+                self.suspended.adjacencies.extend(&of_link);
                 self.suspend(of_link, BTreeSet::new());
             }
             Urgent::Object(change) if self.object(mirrored, &change) => return true,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sidestep_fib::Prefix;
 
-use super::maps::{Mapped, POLICY_WORDS, Record, differ_in_first_word_only};
+use super::maps::{ADJACENCY_WORDS, Mapped, POLICY_WORDS, Record, keeps_its_link};
 use super::stations;
 use super::unused::Retired;
 use super::{Kernel, KernelError, Table};
@@ -69,8 +69,16 @@ impl Kernel {
         let begin = Instant::now();
         let mut applied = Applied::default();
 
-        self.write_adjacencies(delta, &mut applied)?;
+        publish(
+            &self.maps.adjacencies,
+            delta.adjacencies.added(),
+            &mut applied,
+        );
         self.write_records(delta, &mut applied);
+        // A backup is a route.
+        let changed: Vec<_> = delta.adjacencies.changed().collect();
+        applied.written += changed.len();
+        applied.grace_periods += usize::from(self.change_adjacencies(&changed)?);
         let views = self.view_changes(&delta.fib);
         if let Err(error) = self.insert_prefixes(&views, to, &mut applied) {
             self.undo(delta, &views, to)?;
@@ -112,19 +120,10 @@ impl Kernel {
         }
     }
 
-    /// Writes new and changed adjacencies. If only the neighbor changed, one store is enough.
-    /// Otherwise the record is retracted, written after a grace period, and valid again. Its
-    /// packets are punted meanwhile, as for an unresolved neighbor.
-    fn write_adjacencies(&self, delta: &Delta, applied: &mut Applied) -> Result<(), KernelError> {
-        publish(&self.maps.adjacencies, delta.adjacencies.added(), applied);
-        let changed: Vec<_> = delta.adjacencies.changed().collect();
-        applied.written += changed.len();
-        applied.grace_periods += usize::from(self.change_adjacencies(&changed)?);
-        Ok(())
-    }
-
-    /// Writes changed adjacencies, given as index, old and new content. Returns whether it waited
-    /// for a grace period.
+    /// Writes changed adjacencies, given as index, old and new content. If only the neighbor or the
+    /// backup changed, a store of each is enough. Otherwise the record is retracted, written after a
+    /// grace period, and valid again. Its packets are punted meanwhile, as for an unresolved
+    /// neighbor. Returns whether it waited.
     fn change_adjacencies(
         &self,
         changed: &[(&AdjacencyId, &sidestep_adjacency, &sidestep_adjacency)],
@@ -132,9 +131,9 @@ impl Kernel {
         let table = &self.maps.adjacencies;
         let (store, rewrite): (Vec<_>, Vec<_>) = changed
             .iter()
-            .partition(|(_, old, new)| differ_in_first_word_only(*old, *new));
+            .partition(|(_, old, new)| keeps_its_link(old, new));
         for (index, _, new) in store {
-            table.publish_first(index.0, new);
+            table.publish_words(index.0, new, &ADJACENCY_WORDS);
         }
         for (index, _, _) in &rewrite {
             table.retract(index.0);

@@ -529,9 +529,12 @@ fn word<T: Record>(record: &T, i: usize) -> u64 {
 /// Words of a policy that change while it is in use: its path; its session and backup.
 pub(super) const POLICY_WORDS: [usize; 2] = [0, 2];
 
-/// Whether two records differ in nothing but their first 8 bytes.
-pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
-    differ_only_in(a, b, &[0])
+/// Words of an adjacency that change while it is in use: its backup; its neighbor and state.
+pub(super) const ADJACENCY_WORDS: [usize; 2] = [2, 0];
+
+/// Whether two adjacencies differ in nothing but their neighbor, state and backup.
+pub(super) fn keeps_its_link(a: &sidestep_adjacency, b: &sidestep_adjacency) -> bool {
+    a.ifindex == b.ifindex && differ_only_in(a, b, &ADJACENCY_WORDS)
 }
 
 /// Whether two records differ in nothing but these words.
@@ -562,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_eight_bytes_of_an_adjacency_may_differ() {
+    fn the_neighbor_and_the_backup_of_an_adjacency_may_differ() {
         let a = sidestep_adjacency {
             mtu: 1500,
             ..Default::default()
@@ -570,19 +573,17 @@ mod tests {
         let b = sidestep_adjacency {
             destination: [2; 6],
             flags: 3,
+            backup: RouteId(7),
             ..a
         };
-        assert!(differ_in_first_word_only(&a, &b));
-        assert!(!differ_in_first_word_only(
-            &a,
-            &sidestep_adjacency {
-                source: [2; 6],
-                ..a
-            }
-        ));
-        assert!(!differ_in_first_word_only(
-            &a,
-            &sidestep_adjacency { mtu: 1400, ..a }
-        ));
+        assert!(keeps_its_link(&a, &b));
+        let source = [2; 6];
+        for other in [
+            sidestep_adjacency { source, ..a },
+            sidestep_adjacency { mtu: 1400, ..a },
+            sidestep_adjacency { ifindex: 9, ..a },
+        ] {
+            assert!(!keeps_its_link(&a, &other));
+        }
     }
 }

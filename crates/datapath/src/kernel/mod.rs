@@ -53,6 +53,7 @@ pub use pins::Pinned;
 pub use program_time::{Method, ProgramTime};
 pub use report::ReportRate;
 pub use sender::{Sender, Sessions};
+pub use suspend::NextHops;
 pub use sys::FILTER_PRIORITY;
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};

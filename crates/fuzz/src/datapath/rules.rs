@@ -249,9 +249,9 @@ impl Bench {
         check(payload.len() == last.b as usize, "not the planned length")?;
         // A frame that exceeds the MTU must consist of segments that fit. One tag does not count.
         let has_tag = matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]);
-        let mtu = adjacency.mtu + if has_tag { 4 } else { 0 };
+        let mtu = u32::from(adjacency.mtu) + if has_tag { 4 } else { 0 };
         check(
-            last.b <= mtu || self.segment_size != 0 && self.segment_size < adjacency.mtu,
+            last.b <= mtu || self.segment_size != 0 && self.segment_size < u32::from(adjacency.mtu),
             "longer than the MTU",
         )?;
         let longest = 14 + SIDESTEP_HEADER_MAX.max(SIDESTEP_LEARNED_MAX) as usize;

@@ -510,7 +510,7 @@ fn flavors_text(flavors: Flavors) -> String {
 }
 
 /// Prints a segment list as [`parse_list`] reads it.
-pub(super) fn print_list(segments: &[Ipv6Addr]) -> String {
+pub fn print_list(segments: &[Ipv6Addr]) -> String {
     let words: Vec<_> = segments.iter().map(ToString::to_string).collect();
     words.join(",")
 }

@@ -184,6 +184,8 @@ impl NodeMirror for MemoryMirror {
         Ok(all)
     }
 
+    fn set_prefixes(&mut self, _: usize) {}
+
     fn poll_sysctls(&mut self) -> Result<bool, MirrorError> {
         if !std::mem::take(&mut self.settings) {
             return Ok(false);

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::abi::{
-    SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORTS, SIDESTEP_REASONS, ViewId, sidestep_learned,
-    sidestep_policy, sidestep_port_counters, sidestep_route_counters, sidestep_session,
+    SIDESTEP_ADJACENCY_DOWN, SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORTS, SIDESTEP_REASONS, ViewId,
+    sidestep_learned, sidestep_policy, sidestep_port_counters, sidestep_route_counters,
+    sidestep_session,
 };
 use sidestep_datapath::kernel::{Features, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::learned::{Flows, Knowledge};
@@ -29,6 +30,7 @@ pub(crate) struct MemoryPath {
     pub looks: usize,
     pub refusals: usize,
     pub suspended: RefCell<BTreeSet<AdjacencyId>>,
+    pub down: RefCell<BTreeSet<AdjacencyId>>,
     pub ports: BTreeMap<u32, Target>,
     /// Interfaces that refuse an attachment.
     pub refusing: BTreeSet<u32>,
@@ -57,6 +59,10 @@ impl MemoryPath {
         for index in &*self.suspended.borrow() {
             let adjacency = image.adjacencies.get_mut(index).expect("a next hop");
             adjacency.flags &= !(SIDESTEP_ADJACENCY_VALID as u16);
+        }
+        for index in self.suspended.borrow().union(&self.down.borrow()) {
+            let adjacency = image.adjacencies.get_mut(index).expect("a next hop");
+            adjacency.flags |= SIDESTEP_ADJACENCY_DOWN as u16;
         }
         image
     }
@@ -145,6 +151,7 @@ impl PacketPath for MemoryPath {
         let suspended = self.suspended.get_mut();
         for (index, ..) in delta.adjacencies.iter() {
             suspended.remove(index);
+            self.down.get_mut().remove(index);
         }
         self.image = to.clone();
         Ok(())
@@ -176,11 +183,21 @@ impl PacketPath for MemoryPath {
         self.suspended.borrow_mut().insert(index);
     }
 
+    fn take_down(&self, ifindex: u32) {
+        let all = self.image.adjacencies.iter();
+        let of_link = all.filter(|(_, it)| it.ifindex == ifindex);
+        self.down
+            .borrow_mut()
+            .extend(of_link.map(|(index, _)| *index));
+    }
+
     fn suspend_policy(&self, _: PolicyId, _: &sidestep_policy) {}
 
     fn resume(&self, _: &Image, adjacencies: BTreeSet<AdjacencyId>, _: BTreeSet<PolicyId>) {
         let suspended = &mut *self.suspended.borrow_mut();
         suspended.retain(|index| !adjacencies.contains(index));
+        let down = &mut *self.down.borrow_mut();
+        down.retain(|index| !adjacencies.contains(index));
     }
 
     fn attach(&mut self, ifindex: u32, target: Target) -> Result<(), KernelError> {

@@ -200,6 +200,8 @@ impl System for Simulated {
         Ok(SimulatedPathProber::new(&self.0, path))
     }
 
+    fn guard_links(&self, _: &mut MemoryMirror, _: &MemoryPath) {}
+
     fn messenger(&self) -> io::Result<SimulatedSocket> {
         SimulatedSocket::open(&self.0)
     }
