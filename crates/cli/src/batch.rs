@@ -7,7 +7,7 @@ use sidestep_control::api::{self, BatchLine, Noun, Request, Verb};
 
 use crate::{Outcome, ether};
 
-const NOUNS: [(&str, Noun); 8] = [
+const NOUNS: [(&str, Noun); 9] = [
     ("route", Noun::Route),
     ("rule", Noun::Rule),
     ("policy", Noun::Policy),
@@ -16,6 +16,7 @@ const NOUNS: [(&str, Noun); 8] = [
     ("ether", Noun::Ether),
     ("reflector", Noun::Reflector),
     ("path", Noun::Path),
+    ("protect", Noun::Protect),
 ];
 const VERBS: [(&str, Verb); 3] = [
     ("add", Verb::Add),

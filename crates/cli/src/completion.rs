@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use sidestep_model::behavior::text;
-use sidestep_model::grammar::{domain, ether, path, policy, reflector, rule, vlan};
+use sidestep_model::grammar::{domain, ether, path, policy, protection, reflector, rule, vlan};
 
 use crate::{Cli, Outcome, route_get, trace};
 
@@ -46,6 +46,8 @@ pub enum Of {
     Vlan,
     /// Entries of the SR domain.
     Domain,
+    /// Protected next hops.
+    Protect,
     /// Reflectors of S-BFD.
     Reflector,
     /// Paths that are probed.
@@ -60,7 +62,7 @@ _sidestep_words() {
     local of=${COMP_WORDS[1]} first=3
     # The first word of a route is its prefix.
     [[ $of == route ]] && first=4
-    if [[ $of =~ ^(route|rule|policy|ether|vlan|domain|reflector|path)$ && ${COMP_WORDS[2]} =~ ^(add|replace|set|del)$ && $COMP_CWORD -ge $first ]]; then
+    if [[ $of =~ ^(route|rule|policy|ether|vlan|domain|protect|reflector|path)$ && ${COMP_WORDS[2]} =~ ^(add|replace|set|del)$ && $COMP_CWORD -ge $first ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of "$of" -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
     elif [[ $of == route && ${COMP_WORDS[2]} == get && $COMP_CWORD -ge 4 && $2 != -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of route-get -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
@@ -96,6 +98,7 @@ pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
         Of::Vlan => vlan::completions(&words).join(" "),
         Of::Domain => domain::completions(&words).join(" "),
         Of::Path => path::completions(&words).join(" "),
+        Of::Protect => protection::completions(&words).join(" "),
         Of::Reflector => reflector::completions(&words).join(" "),
         Of::Trace => trace::completions(&words).join(" "),
     };

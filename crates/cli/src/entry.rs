@@ -1,4 +1,4 @@
-//! `sidestep route|rule|policy|vlan|domain|reflector add|replace|del|show`: entries that exist only in
+//! `sidestep route|rule|policy|vlan|domain|protect|reflector add|replace|del|show`: entries that exist only in
 //! Sidestep.
 
 use std::io::Write;
@@ -126,6 +126,35 @@ impl Entry for Domain {
 
     fn show(list: &List, out: &mut dyn Write) -> Outcome {
         list.show(Request::ShowDomain, "entry", out)
+    }
+}
+
+/// The protection of a next hop, or of all next hops of a link.
+#[derive(Debug, clap::Args)]
+pub struct Protect {
+    /// DEV [ via ADDRESS ] by { segs A,B,... [ mode encap | encap.red ] [ lookup TABLE ] |
+    /// via ADDRESS dev DEV } [ path NAME ]
+    ///
+    /// For `del`, DEV and ADDRESS are enough.
+    #[arg(required = true, trailing_var_arg = true, value_name = "ARG")]
+    pub args: Vec<String>,
+}
+
+impl Entry for Protect {
+    const NOUN: Noun = Noun::Protect;
+    type Show = List;
+
+    fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    fn show(list: &List, out: &mut dyn Write) -> Outcome {
+        show::show(
+            Request::ShowProtections,
+            list.json,
+            out,
+            |all: &report::Protections| vec![tables::protections(all)],
+        )
     }
 }
 

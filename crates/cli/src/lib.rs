@@ -110,6 +110,9 @@ pub enum Command {
     /// Manage paths: segment lists that are probed, so that policies leave dead ones
     #[command(subcommand)]
     Path(entry::Command<path::Path>),
+    /// Manage the backups of next hops, which take over in the moment in which a link or a path fails
+    #[command(subcommand)]
+    Protect(entry::Command<entry::Protect>),
     /// Manage the reflectors of S-BFD, which answer probes of other nodes
     #[command(subcommand)]
     Reflector(entry::Command<entry::Reflector>),
@@ -143,7 +146,7 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain`, `path`, `reflector` or `trace`
+    /// Print the possible next words of `route`, `rule`, `policy`, `ether`, `vlan`, `domain`, `path`, `protect`, `reflector` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -177,6 +180,7 @@ impl Cli {
             Command::Ether(command) => command.run(out),
             Command::Domain(command) => command.run(out),
             Command::Path(command) => command.run(out),
+            Command::Protect(command) => command.run(out),
             Command::Reflector(command) => command.run(out),
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),

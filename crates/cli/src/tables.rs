@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use sidestep_control::report::{
-    Fpm, Fragments, HmacKey, Oam, PortCounters, Reason, Reflector, ReturnPath, Route, Service,
+    Fpm, Fragments, HmacKey, Oam, PortCounters, Protection, Reason, Reflector, ReturnPath, Route,
+    Service,
 };
 
 /// Returns a table with these column heads and without borders. The columns in `right` are
@@ -51,6 +52,20 @@ pub fn reflectors(reflectors: &[Reflector]) -> Table {
             it.discriminator.to_string(),
             state.to_owned(),
             it.answers.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Returns the protected next hops.
+pub fn protections(protections: &[Protection]) -> Table {
+    let mut table = table(&["protection", "state", "next hops", "why"], &["next hops"]);
+    for it in protections {
+        table.add_row([
+            it.words.clone(),
+            it.state.clone(),
+            it.next_hops.to_string(),
+            it.why.clone().unwrap_or_default(),
         ]);
     }
     table

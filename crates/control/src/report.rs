@@ -24,7 +24,9 @@ pub use self::ether::{Ether, Ethers};
 pub use self::event::{Change, Event};
 pub use self::fpm::Fpm;
 pub use self::metrics::{Metrics, ReturnCounters, Sid};
-pub use self::path::{PathChange, PathFlow, Paths, Reflector, Reflectors, WatchedPath};
+pub use self::path::{
+    PathChange, PathFlow, Paths, Protection, Protections, Reflector, Reflectors, WatchedPath,
+};
 pub use self::policy_batch::{Outcome, Path, PolicyBatch, PolicyResult};
 pub use self::selected_route::SelectedRoute;
 

@@ -25,6 +25,8 @@ ports:
 neighbors:
 - fc01::1 lladdr 02:00:00:00:00:11 dev eth1
 - fc02::1 lladdr 02:00:00:00:00:12 dev eth2
+- fc01::6 lladdr 02:00:00:00:00:11 dev eth1
+- fc01::7 lladdr 02:00:00:00:00:11 dev eth1
 routes:
 - fc0a::/16 via fc01::1 dev eth1
 - fc0b::/16 via fc02::1 dev eth2
@@ -34,6 +36,13 @@ routes:
 - 2001:db8:3::/48 policy lead
 - 2001:db8:4::/48 nexthop via fc01::1 dev eth1 nexthop via fc02::1 dev eth2
 - 2001:db8:5::/48 via fc01::1 dev eth1
+- 2001:db8:6::/48 via fc01::6 dev eth1
+- 2001:db8:7::/48 via fc01::7 dev eth1
+- 2001:db8:8::/48 encap seg6 mode encap segs fc0c::1 dev eth1
+- fc0c::/16 via fc01::6 dev eth1
+protections:
+- eth1 via fc01::6 by segs fc0b::6
+- eth1 via fc01::7 by via fc02::1 dev eth2
 policies:
 - gold color 1 endpoint ::1 preference 200 segs fc0a::1 preference 100 segs fc0b::1
 - silver color 2 endpoint ::1 segs fc0a::2 weight 1 segs fc0b::2 weight 3
@@ -230,6 +239,48 @@ const NETWORKS: [&str; 5] = [
     "2001:db8:5",
 ];
 
+/// Networks behind protected next hops: by a list, by another next hop, and a list by a list.
+const PROTECTED: [&str; 3] = ["2001:db8:6", "2001:db8:7", "2001:db8:8"];
+
+/// Compares what leaves by the backups of next hops.
+fn judge_protections(place: &str, bench: &mut impl Bench) {
+    let from = address("fc00::1");
+    for network in PROTECTED {
+        assert_eq!(ports_of(bench, network), "eth1", "{place}, {network}");
+    }
+    bench.down(&[2]);
+    let to = PROTECTED.map(|network| address(&format!("{network}::1")));
+    let found = to.map(|to| {
+        let packet = Ipv6::new(from, to, Protocol::NO_NEXT_HEADER).emit(b"");
+        let found = bench.run(&frame(&packet));
+        let sent = found.strip_prefix("forward eth2 ").unwrap_or(&found);
+        // Destination, payload length and hop limit of each header.
+        let bytes: Vec<u8> = (0..sent.len() / 2)
+            .map_while(|at| u8::from_str_radix(&sent[2 * at..2 * at + 2], 16).ok())
+            .collect();
+        let mut headers = vec![];
+        let mut rest = bytes.get(14..).unwrap_or_default();
+        while let Some(head) = rest.first_chunk::<40>() {
+            let to: [u8; 16] = head[24..].try_into().expect("sixteen bytes");
+            headers.push(format!("{} {}", Ipv6Addr::from(to), head[7]));
+            let srh = if head[6] == 43 {
+                8 + 8 * usize::from(rest[41])
+            } else {
+                0
+            };
+            rest = &rest[40 + srh..];
+        }
+        headers.join(", ")
+    });
+    let expected = [
+        "fc0b::6 64, 2001:db8:6::1 63",
+        "2001:db8:7::1 63",
+        "fc0b::6 64, fc0c::1 63, 2001:db8:8::1 63",
+    ];
+    assert_eq!(found, expected, "{place}");
+    bench.down(&[]);
+}
+
 /// Compares the ports of each network while these links are down.
 fn judge_links(place: &str, bench: &mut impl Bench) {
     let (both, one) = (
@@ -271,6 +322,7 @@ fn judge(place: &str, bench: &mut impl Bench) {
         }
     }
     judge_links(place, bench);
+    judge_protections(place, bench);
     let (from, to) = (address("fc00::1"), address("2001:db8::1"));
     let packet = Ipv6::new(from, to, Protocol::NO_NEXT_HEADER).emit(b"");
     for (down, port) in [(0, "eth1"), (1, "eth2"), (0, "eth1")] {

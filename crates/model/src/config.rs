@@ -50,12 +50,13 @@ use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::ether::Ethers;
 use crate::grammar::{
-    Context, Names, Words, domain, neighbor, path, reflector, route, rule, vlan, vrf,
+    Context, Names, Words, domain, neighbor, path, protection, reflector, route, rule, vlan, vrf,
 };
 use crate::hmac::HmacKeys;
 use crate::liveness::{Paths, Reflectors};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
+use crate::protection::Protections;
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
@@ -100,6 +101,8 @@ pub struct File {
     vrfs: Vec<Spanned<String>>,
     /// `sidestep domain add` lines.
     domain: Vec<Spanned<String>>,
+    /// `sidestep protect add` lines.
+    protections: Vec<Spanned<String>>,
     /// `sidestep reflector add` lines.
     reflectors: Vec<Spanned<String>>,
     /// `sidestep path add` lines.
@@ -176,6 +179,8 @@ pub struct Overlay {
     pub vlans: VlanTables,
     /// The SR domain.
     pub domain: Domain,
+    /// Protected next hops.
+    pub protections: Protections,
     /// Reflectors of S-BFD.
     pub reflectors: Reflectors,
     /// Paths that are probed.
@@ -311,6 +316,7 @@ impl File {
         node.domain = self.domain(&context(&node, Owner::Sidestep))?;
         node.reflectors = self.reflectors()?;
         node.paths = self.paths(&context(&node, Owner::Sidestep), &node.reflectors)?;
+        node.protections = self.protections(&context(&node, Owner::Sidestep))?;
         node.ethers = self.ethers(&policies)?;
         node.add_ethers(policies, steering.into_values());
         node.steer();
@@ -388,6 +394,7 @@ impl File {
         overlay.domain = self.domain(&ctx)?;
         overlay.reflectors = self.reflectors()?;
         overlay.watched_paths = self.paths(&ctx, &overlay.reflectors)?;
+        overlay.protections = self.protections(&ctx)?;
         Ok(overlay)
     }
 
@@ -460,6 +467,19 @@ impl File {
             }
             check_path(&name, &it, &words, &all, reflectors)?;
             all.insert(name, it);
+        }
+        Ok(all)
+    }
+
+    fn protections(&self, ctx: &Context) -> Result<Protections, ConfigError> {
+        let mut all = Protections::new();
+        for line in &self.protections {
+            let mut words = yaml::words(line);
+            let (key, it) = protection::parse(&mut words, ctx)?;
+            if all.contains_key(&key) {
+                return Err(twice(&words, "protection of", protection::print_key(&key)));
+            }
+            all.insert(key, it);
         }
         Ok(all)
     }

@@ -15,6 +15,7 @@ pub mod ether;
 pub mod neighbor;
 pub mod path;
 pub mod policy;
+pub mod protection;
 mod proxy;
 pub mod reflector;
 pub mod route;

@@ -14,6 +14,7 @@ pub mod hmac;
 pub mod liveness;
 pub mod node;
 pub mod policy;
+pub mod protection;
 pub mod route;
 pub mod service;
 pub mod settings;

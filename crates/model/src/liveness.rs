@@ -195,6 +195,14 @@ pub struct Watched {
     pub lists: BTreeMap<Vec<Ipv6Addr>, WatchedList>,
 }
 
+impl Watched {
+    /// Whether the path with this name is out of use.
+    pub fn is_down(&self, path: &str) -> bool {
+        let mut lists = self.lists.values();
+        lists.any(|list| list.path == path && list.is_down)
+    }
+}
+
 /// State of a segment list with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedList {

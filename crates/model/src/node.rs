@@ -16,6 +16,7 @@ use crate::ether::Ethers;
 use crate::hmac::HmacKeys;
 use crate::liveness::{Paths, Reflectors, Watched};
 use crate::policy::Policies;
+use crate::protection::{Protected, Protection, Protections, protection_of};
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
 use crate::settings::{RedirectPeer, Settings};
@@ -242,6 +243,8 @@ pub struct Node {
     pub paths: Paths,
     /// Sessions and states of their segment lists.
     pub watched: Watched,
+    /// Protected next hops. Sidestep-only.
+    pub protections: Protections,
     /// Rate limit for copies of packets with the O-flag (RFC 9259 2.1.1), per second and port. 0
     /// ignores the flag.
     pub oam_rate: u32,
@@ -258,6 +261,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Returns the protection of a next hop.
+    pub fn protection(&self, dev: IfIndex, via: IpAddr) -> Option<(&Protected, &Protection)> {
+        protection_of(&self.protections, &self.links.get(&dev)?.name, via)
+    }
+
     /// Returns the link with this name, its own or another one. No two links have one name.
     pub fn link_by_name(&self, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.is_named(name))

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sidestep_control::compile::Continuation;
 use sidestep_datapath::event::{Inner, TagChange};
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
-use sidestep_model::grammar::{encap, ether, route};
+use sidestep_model::grammar::{encap, ether, protection, route};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Encap, Family, Route};
 
@@ -317,7 +317,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         },
         Event::Reroute { route, .. } => Step::Backup {
             down: "next hop",
-            backup: format!("route {route}"),
+            backup: backup(names, route).unwrap_or_else(|| format!("route {route}")),
         },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
         Event::Behavior { route, .. } => behavior(names, route),
@@ -344,6 +344,14 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         },
         header => header_step(names, header, destination)?,
     })
+}
+
+/// Returns what takes over by this route.
+fn backup(names: Names<'_>, route: RouteId) -> Option<String> {
+    let mut all = names.index.backups.iter();
+    let (key, _) = all.find(|(_, backup)| **backup == Ok(route))?;
+    let protection = names.node.protections.get(key)?;
+    Some(protection::print_backup(&protection.by, names.node))
 }
 
 /// Returns the step of an event that changes headers, and updates the destination address.

@@ -91,6 +91,8 @@ pub enum Request {
     ShowReflectors,
     /// [`crate::report::Paths`].
     ShowPaths,
+    /// [`crate::report::Protections`].
+    ShowProtections,
     /// [`crate::report::Policies`].
     ShowPolicies,
     /// [`crate::report::Ethers`].
@@ -286,6 +288,8 @@ pub enum Noun {
     Reflector,
     /// A path that is probed.
     Path,
+    /// The protection of a next hop.
+    Protect,
 }
 
 /// Operation on a route, rule, policy or entry.

@@ -10,6 +10,7 @@ use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, Mac, Node, TableId};
 use sidestep_model::policy::ListId;
+use sidestep_model::protection::Protected;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
@@ -175,6 +176,8 @@ pub struct Index {
     pub paths: BTreeMap<String, Result<PathRoute, String>>,
     /// Port toward the stations of each port of a bridge.
     pub ways_to_stations: BTreeMap<IfIndex, IfIndex>,
+    /// Route of the backup of each protected next hop, or the reason without one.
+    pub backups: BTreeMap<Protected, Result<RouteId, String>>,
     /// Ports whose rules punt packets of a family, with the reason.
     pub punt_reasons: BTreeMap<(IfIndex, Family), String>,
     /// Routes that are punted, with the reason.

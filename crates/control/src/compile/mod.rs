@@ -29,6 +29,7 @@ mod merge;
 mod object;
 mod policy;
 mod ports;
+mod protection;
 mod record;
 mod resolver;
 mod routes;

@@ -63,6 +63,7 @@ impl ViewBuilder<'_> {
         let hmac_keys = self.routes.hmac_view()?;
         let discriminators = self.routes.discriminators()?;
         self.routes.paths()?;
+        self.routes.protections()?;
         for &port in ports {
             let mut record = sidestep_port {
                 hmac_keys,

@@ -483,12 +483,19 @@ impl<'a> RecordStore<'a> {
             Via::Link => Some(link.mac),
         };
         let valid = link.up && lladdr.is_some();
+        let protection = match via {
+            Via::Address(via) => self.node.protection(dev, via),
+            Via::Link | Via::Ethernet(_) => None,
+        };
+        let backup = protection.and_then(|(key, _)| self.out.index.backups.get(key)?.clone().ok());
+        let path = protection.and_then(|(_, it)| it.path.as_deref());
+        let is_down = !link.up || path.is_some_and(|path| self.node.watched.is_down(path));
         let to_peer = lladdr.is_some_and(|lladdr| self.node.redirects_to_peer(link, lladdr));
         let flags = [
             (valid, SIDESTEP_ADJACENCY_VALID),
             (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
             (to_peer, SIDESTEP_ADJACENCY_PEER),
-            (!link.up, SIDESTEP_ADJACENCY_DOWN),
+            (is_down, SIDESTEP_ADJACENCY_DOWN),
         ];
         let record = sidestep_adjacency {
             destination: lladdr.unwrap_or_default().0,
@@ -501,6 +508,7 @@ impl<'a> RecordStore<'a> {
             ifindex: dev.0,
             // No packet is longer.
             mtu: mtu.unwrap_or(u32::MAX).min(link.mtu).min(u16::MAX.into()) as u16,
+            backup: backup.unwrap_or(RouteId::NONE),
             ..Default::default()
         };
         let info = AdjacencyInfo {

@@ -58,6 +58,7 @@ impl<S: System> Instance<S> {
             }
             Request::ShowReflectors => json(self.reflectors_report()?),
             Request::ShowPaths => json(self.paths_report()),
+            Request::ShowProtections => json(self.protections_report()),
             Request::PolicyBatch { batch } => json(self.apply_policy_batch(batch)?),
             Request::ShowEthers => json(self.ethers_report()?),
             Request::ShowPolicies => json(self.policies_report()?),

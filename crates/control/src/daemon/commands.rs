@@ -12,12 +12,13 @@ use sidestep_model::config::{
 use sidestep_model::domain::Entry;
 use sidestep_model::ether::{Ether, EtherPath};
 use sidestep_model::grammar::{
-    Context, Names, Style, Words, domain, path, policy, reflector, route, rule, vlan,
+    Context, Names, Style, Words, domain, path, policy, protection, reflector, route, rule, vlan,
 };
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::liveness::discriminators;
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
+use sidestep_model::protection::PROTECTIONS_MAX;
 use sidestep_model::route::{NextHop, Owner, Route, RouteKey};
 
 use super::config::awaited;
@@ -154,6 +155,7 @@ pub(crate) fn change(
         Noun::Domain => change_domain(own, node, verb, args),
         Noun::Reflector => change_reflector(own, verb, args),
         Noun::Path => change_path(own, names, verb, args),
+        Noun::Protect => change_protection(own, names, verb, args),
         Noun::Ether => super::ether::change(own, node, verb, args),
     }?;
     Ok(Changed::Other)
@@ -309,6 +311,41 @@ fn change_path(
     check_path(&name, &it, &words, &own.watched_paths, &own.reflectors)
         .map_err(|error| error.to_string())?;
     own.watched_paths.insert(name, it);
+    Ok(())
+}
+
+/// Executes `sidestep protect VERB WORDS`.
+fn change_protection(
+    own: &mut Overlay,
+    names: &dyn Names,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let mut words = Words::from_args(words);
+    let ctx = context(names);
+    if verb == Verb::Del {
+        let key = protection::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
+        return match own.protections.remove(&key) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "nothing protects {} (see `sidestep protect show`)",
+                protection::print_key(&key)
+            )),
+        };
+    }
+    let (key, it) = protection::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
+    if verb == Verb::Add
+        && let Some(there) = own.protections.get(&key)
+    {
+        let words = protection::print(&key, there, names);
+        return Err(format!("it is protected already: {words} (use `replace`)"));
+    }
+    own.protections.insert(key, it);
+    if own.protections.len() > PROTECTIONS_MAX {
+        return Err(format!(
+            "at most {PROTECTIONS_MAX} protections are possible"
+        ));
+    }
     Ok(())
 }
 

@@ -33,6 +33,7 @@ mod policies;
 mod policy_batch;
 mod ports;
 mod problems;
+mod protection;
 mod replies;
 mod reports;
 mod route_get;

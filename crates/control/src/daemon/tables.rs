@@ -233,7 +233,10 @@ impl<P: PacketPath> Tables<P> {
         };
         let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);
         let routes: Vec<RouteKey> = routes.into_iter().collect();
-        let Ok(change) = self.compiler.update(node, &routes, &[], &[], compiled) else {
+        let protected = node.protections.iter().filter(|(_, it)| it.path.is_some());
+        let links = protected.filter_map(|(key, _)| Some(node.link_by_name(&key.dev)?.ifindex));
+        let links: Vec<IfIndex> = links.collect();
+        let Ok(change) = self.compiler.update(node, &routes, &[], &links, compiled) else {
             return false;
         };
         let is_published = urgent::publish(&mut self.kernel, &change, compiled);

@@ -1,4 +1,4 @@
-//! `path show` and `reflector show`.
+//! `path show`, `protect show` and `reflector show`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,23 @@ pub struct Reflector {
     pub admin_down: bool,
     /// Probes that became answers.
     pub answers: u64,
+}
+
+/// `protect show`.
+pub type Protections = Vec<Protection>;
+
+/// A protected next hop, or all of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// Arguments of `protect add`.
+    pub words: String,
+    /// `ready`; `in use` while it takes packets; `unused` without a next hop in the tables; `failed`
+    /// without a backup.
+    pub state: String,
+    /// Why it has no backup, or why the backup does not help.
+    pub why: Option<String>,
+    /// Number of next hops that it protects.
+    pub next_hops: usize,
 }
 
 /// `path show`.

@@ -23,6 +23,11 @@ impl NextHops {
     pub fn take_down(&self, ifindex: u32) {
         take_down(&self.0, ifindex);
     }
+
+    /// Takes one next hop out of order.
+    pub fn take_down_one(&self, index: AdjacencyId) {
+        self.0.words(index.0)[0].fetch_or(DOWN, Ordering::Release);
+    }
 }
 
 fn take_down(table: &Mapped<sidestep_adjacency>, ifindex: u32) {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{Overlay, SecretSource};
 use crate::behavior::check::linux_can_express;
 use crate::grammar::{
-    Names, Style, domain, ether, neighbor, path, policy, reflector, route, rule, vlan, vrf,
+    Names, Style, domain, ether, neighbor, path, policy, protection, reflector, route, rule, vlan,
+    vrf,
 };
 use crate::hmac::HmacAlgorithm;
 use crate::route::Route;
@@ -56,7 +57,7 @@ impl Difference {
 }
 
 /// Keys whose value is a list.
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 12] = [
     PORTS,
     "neighbors",
     "routes",
@@ -66,6 +67,7 @@ const LISTS: [&str; 11] = [
     "domain",
     "reflectors",
     "paths",
+    "protections",
     "policies",
     "ethers",
 ];
@@ -138,6 +140,9 @@ pub fn entries(ports: &[String], own: &Overlay, names: &dyn Names) -> Vec<Entry>
     }
     for (name, it) in &own.watched_paths {
         add("paths", path::print(name, it, names));
+    }
+    for (key, it) in &own.protections {
+        add("protections", protection::print(key, it, names));
     }
     for (name, it) in &own.policies {
         add("policies", policy::print(name, it));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use sidestep_datapath::{RouteId, SessionId};
+use sidestep_datapath::{AdjacencyId, RouteId, SessionId};
 use sidestep_model::liveness::Path;
 
 use super::packet::Probe;
@@ -29,6 +29,8 @@ pub(in crate::daemon) trait Io {
     fn send(&mut self, route: RouteId, packet: &[u8]) -> Result<(), &'static str>;
     /// Puts policies with this session on their backups, or back.
     fn set_down(&mut self, session: SessionId, down: bool);
+    /// Takes a next hop out of use.
+    fn take_down(&mut self, next_hop: AdjacencyId);
     /// Whether an earlier process left the session down.
     fn is_down(&self, session: SessionId) -> bool;
     fn random(&mut self) -> u64;
@@ -41,6 +43,8 @@ pub(in crate::daemon) struct Spec {
     /// Route and addresses of the probes, or the reason without them.
     pub way: Result<Way, String>,
     pub flows: Vec<Flow>,
+    /// Next hops that are out of use while the path is.
+    pub next_hops: Vec<AdjacencyId>,
 }
 
 /// How probes travel.
@@ -362,6 +366,10 @@ impl Probed {
         self.alive = None;
         if let Some(lead) = self.spec.flows.first() {
             io.set_down(lead.session, is_down);
+        }
+        // They return with the tables, because their links may be down, too.
+        for next_hop in self.spec.next_hops.iter().filter(|_| is_down) {
+            io.take_down(*next_hop);
         }
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();

@@ -171,6 +171,7 @@ impl<S: System> Instance<S> {
                 way: way(path, self.tables.compiled.index.paths.get(&name), node),
                 path: path.clone(),
                 flows: flows.collect(),
+                next_hops: self.next_hops_of_path(&name),
             };
             Some((name, spec))
         });

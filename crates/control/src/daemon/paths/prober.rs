@@ -15,8 +15,8 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use nix::time::ClockId;
-use sidestep_datapath::kernel::{self, Sender, Sessions};
-use sidestep_datapath::{Kernel, RouteId, SessionId};
+use sidestep_datapath::kernel::{self, NextHops, Sender, Sessions};
+use sidestep_datapath::{AdjacencyId, Kernel, RouteId, SessionId};
 use sidestep_model::node::{IfIndex, Mac};
 
 use super::engine::{Engine, Event, Io, Snapshot, Spec};
@@ -67,6 +67,7 @@ struct Probing {
 
 struct LinuxIo {
     sessions: Sessions,
+    next_hops: NextHops,
     sender: Sender,
     socket: OwnedFd,
     /// Frames of this turn, one after the other, with their lengths and egresses.
@@ -81,6 +82,7 @@ impl ThreadProber {
     pub fn start(kernel: &Kernel) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("paths cannot be probed: {error}");
         let sessions = kernel.session_table().map_err(|error| failed(&error))?;
+        let next_hops = kernel.next_hops().map_err(|error| failed(&error))?;
         let sender = kernel.sender().map_err(|error| failed(&error))?;
         let socket = packet_socket().map_err(|error| failed(&error))?;
         let (readable, announce) = UnixStream::pair().map_err(|error| failed(&error))?;
@@ -92,6 +94,7 @@ impl ThreadProber {
                 engine: Engine::default(),
                 io: LinuxIo {
                     sessions,
+                    next_hops,
                     sender,
                     socket,
                     frames: vec![],
@@ -250,6 +253,10 @@ impl Io for LinuxIo {
 
     fn set_down(&mut self, session: SessionId, down: bool) {
         self.sessions.set_down(session, down);
+    }
+
+    fn take_down(&mut self, next_hop: AdjacencyId) {
+        self.next_hops.take_down_one(next_hop);
     }
 
     fn is_down(&self, session: SessionId) -> bool {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_DOWN, SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORTS, SIDESTEP_REASONS, ViewId,
@@ -30,7 +31,7 @@ pub(crate) struct MemoryPath {
     pub looks: usize,
     pub refusals: usize,
     pub suspended: RefCell<BTreeSet<AdjacencyId>>,
-    pub down: RefCell<BTreeSet<AdjacencyId>>,
+    pub down: Rc<RefCell<BTreeSet<AdjacencyId>>>,
     pub ports: BTreeMap<u32, Target>,
     /// Interfaces that refuse an attachment.
     pub refusing: BTreeSet<u32>,
@@ -151,7 +152,7 @@ impl PacketPath for MemoryPath {
         let suspended = self.suspended.get_mut();
         for (index, ..) in delta.adjacencies.iter() {
             suspended.remove(index);
-            self.down.get_mut().remove(index);
+            self.down.borrow_mut().remove(index);
         }
         self.image = to.clone();
         Ok(())

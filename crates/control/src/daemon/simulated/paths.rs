@@ -2,12 +2,12 @@
 //! unless a path is dead.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use sidestep_datapath::abi::sidestep_session;
-use sidestep_datapath::{RouteId, SessionId};
+use sidestep_datapath::{AdjacencyId, RouteId, SessionId};
 
 use super::MemoryPath;
 use super::system::World;
@@ -26,6 +26,7 @@ pub(crate) struct SimulatedPathProber {
 struct Network {
     world: Rc<World>,
     sessions: Sessions,
+    down: Rc<RefCell<BTreeSet<AdjacencyId>>>,
     random: u64,
 }
 
@@ -36,6 +37,7 @@ impl SimulatedPathProber {
             network: RefCell::new(Network {
                 world: world.clone(),
                 sessions: path.sessions.clone(),
+                down: path.down.clone(),
                 random: 0,
             }),
             due: None,
@@ -106,6 +108,10 @@ impl Io for Network {
         if let Some(session) = self.sessions.borrow_mut().get_mut(&session) {
             session.down = down.into();
         }
+    }
+
+    fn take_down(&mut self, next_hop: AdjacencyId) {
+        self.down.borrow_mut().insert(next_hop);
     }
 
     fn is_down(&self, session: SessionId) -> bool {

@@ -18,6 +18,7 @@ mod notifications;
 mod packets;
 mod paths;
 mod policies;
+mod protection;
 mod random;
 mod refusals;
 mod takeover;

@@ -1,0 +1,158 @@
+//! Protected next hops: what takes over, states, refusals and takeovers.
+
+use std::time::Duration;
+
+use sidestep_model::liveness::discriminators;
+
+use super::{SECOND, refused};
+use crate::api::Request;
+use crate::daemon::simulated::{STAR, Simulation};
+use crate::report;
+
+const FAR: &str = "2001:db8:e::1";
+const MS: Duration = Duration::from_millis(1);
+
+/// A route of the kernel by b, one of two neighbors on a link that is protected by a list over c.
+fn start() -> Simulation {
+    let mut node = Simulation::with(STAR, &["eth0", "eth1", "eth2"], "");
+    node.ip("route add 2001:db8:e::/48 via fc00:b::2 dev eth1");
+    node.ip("route add fc00:cc::/32 via fc00:c::2 dev eth2");
+    node.all(["protect add eth1 by segs fc00:cc::9"]);
+    node
+}
+
+/// State, reason and number of next hops of the only protection.
+fn state(node: &mut Simulation) -> (String, Option<String>, usize) {
+    let mut all: report::Protections = node.report(Request::ShowProtections);
+    let it = all.pop().expect("a protection");
+    assert!(all.is_empty());
+    (it.state, it.why, it.next_hops)
+}
+
+fn is(state: &str, next_hops: usize) -> (String, Option<String>, usize) {
+    (state.into(), None, next_hops)
+}
+
+#[test]
+fn routes_of_a_link_that_stops_take_its_backup_before_anything_is_compiled() {
+    let mut node = start();
+    node.run(SECOND);
+    assert_eq!(state(&mut node), is("ready", 2));
+    assert_eq!(node.outer_destination(FAR), FAR);
+    let eth1 = node.dev("eth1");
+    node.instance.mirror.stop_running(eth1);
+    node.turn();
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.ip("link down eth1");
+    node.run(SECOND);
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    assert_eq!(state(&mut node), is("in use", 2));
+    node.ip("link up eth1");
+    node.run(SECOND);
+    assert_eq!(node.outer_destination(FAR), FAR);
+    assert_eq!(state(&mut node), is("ready", 2));
+}
+
+#[test]
+fn a_next_hop_gives_way_while_its_path_is_down() {
+    let mut node = start();
+    node.all([
+        "path add b segs fc00:b::2 loopback interval 10 multiplier 3 source fc00:a::1",
+        "protect replace eth1 by via fc00:c::2 dev eth2 path b",
+    ]);
+    node.run(SECOND);
+    assert_eq!(state(&mut node), is("ready", 2));
+    assert!(node.verdict(FAR).contains("eth1"), "{}", node.verdict(FAR));
+    let own = &node.instance.configured.own;
+    let all = discriminators(&own.watched_paths, &own.reflectors).expect("no conflict");
+    node.world.dead.borrow_mut().extend(&all["b"]);
+    let taken = node.until("the switch", |node| node.verdict(FAR).contains("eth2"));
+    assert!(taken <= 50 * MS, "{taken:?}");
+    // Another change of the next hop does not put it in use again.
+    node.ip("neigh replace fc00:b::2 lladdr 02:00:00:00:00:77 dev eth1");
+    node.run(SECOND);
+    assert!(node.verdict(FAR).contains("eth2"), "{}", node.verdict(FAR));
+    assert_eq!(state(&mut node), is("in use", 2));
+    node.world.dead.borrow_mut().clear();
+    let taken = node.until("the return", |node| node.verdict(FAR).contains("eth1"));
+    assert!(taken <= 2 * SECOND, "{taken:?}");
+}
+
+#[test]
+fn a_protection_that_does_not_help_says_why() {
+    let mut node = start();
+    for (words, state_of, why) in [
+        (
+            "eth1 by segs fc00:bb::9",
+            "failed",
+            "the backup takes the next hop that it protects",
+        ),
+        (
+            "eth1 by via fc00:c::3 dev eth2",
+            "failed",
+            "the next hop of the backup is not reachable",
+        ),
+        (
+            "eth1 by segs fc00:cc::9 path west",
+            "ready",
+            "there is no path west",
+        ),
+    ] {
+        node.all([&format!("protect replace {words}")[..]]);
+        node.run(SECOND);
+        assert_eq!(
+            state(&mut node),
+            (state_of.into(), Some(why.into()), 2),
+            "{words}"
+        );
+    }
+    node.all([
+        "protect replace eth1 via fc00:b::9 by segs fc00:cc::9",
+        "protect del eth1",
+    ]);
+    node.run(SECOND);
+    assert_eq!(state(&mut node), is("unused", 0));
+}
+
+#[test]
+fn wrong_protections_change_nothing() {
+    let mut node = start();
+    let before = node.shown();
+    for (words, why) in [
+        (
+            "protect add eth1 by segs fc00:cc::8",
+            "it is protected already: eth1 by segs",
+        ),
+        (
+            "protect del eth2",
+            "nothing protects eth2 (see `sidestep protect show`)",
+        ),
+        ("protect add eth9 by segs fc00:cc::9", "no such interface"),
+        (
+            "protect add eth2 by via fc00:c::2 dev eth2",
+            "a next hop cannot protect itself",
+        ),
+    ] {
+        let found = refused(&mut node, words);
+        assert!(found.contains(why), "{words}: {found}");
+    }
+    assert_eq!(node.shown(), before);
+}
+
+#[test]
+fn the_next_daemon_finds_a_next_hop_on_its_backup() {
+    let mut node = start();
+    node.ip("link down eth1");
+    node.run(SECOND);
+    let options = node.options();
+    let mut node = node.crash(options).expect("a start");
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.run(SECOND);
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    assert_eq!(state(&mut node), is("in use", 2));
+    node.all(["protect del eth1"]);
+    node.run(5 * SECOND);
+    let image = &node.instance.tables.compiled.image;
+    assert!(image.policies.is_empty(), "nothing is left of the backup");
+    assert!(image.adjacencies.values().all(|it| it.backup.is_none()));
+}
