@@ -3,9 +3,10 @@
 
 flow.py ADDRESS [PREFIXES]    sends a request every 2 ms. For each line on standard input, it prints
                               the number of requests since the last line, how many of them have no
-                              reply, and for how many milliseconds at most no reply arrived. With
-                              PREFIXES, each request has another destination: the same address in
-                              the next of this number of adjacent /64 prefixes.
+                              reply, and for how many milliseconds at most no reply arrived. That may
+                              have begun before the last line. With PREFIXES, each request has another
+                              destination: the same address in the next of this number of adjacent
+                              /64 prefixes.
 """
 
 import ipaddress
@@ -37,6 +38,7 @@ class Flow:
         self.sent = []  # times of the requests since the last report
         self.answered = []
         self.first = 0  # number of the first of them
+        self.since = None  # time of the first request without a reply behind the last reply
 
     def send(self, now):
         number = self.first + len(self.sent)
@@ -71,10 +73,10 @@ class Flow:
         sent, answered = self.sent[:count], self.answered[:count]
         self.first += count
         self.sent, self.answered = self.sent[count:], self.answered[count:]
-        silence, since = 0.0, None
+        silence = 0.0
         for time_sent, reply in zip(sent, answered):
-            since = None if reply else since or time_sent
-            silence = max(silence, 0.0 if since is None else time_sent + INTERVAL - since)
+            self.since = None if reply else self.since or time_sent
+            silence = max(silence, 0.0 if self.since is None else time_sent + INTERVAL - self.since)
         return f"{count} {answered.count(False)} {silence * 1000:.0f}"
 
     def run(self):

@@ -43,7 +43,7 @@ struct Watched {
     is_over: bool,
 }
 
-/// What the thread does with a link that has stopped, before anyone else knows.
+/// Called by the thread with each link that has stopped, before anyone else knows.
 pub type OnStop = dyn Fn(IfIndex) + Send + Sync;
 
 impl Carriers {

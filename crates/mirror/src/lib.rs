@@ -334,8 +334,8 @@ impl Mirror {
         })
     }
 
-    /// From now on, a thread calls this with each link that stops running while there are so many
-    /// routes that the caller would learn of it late.
+    /// Sets a function that a thread calls with each link that stops running. It does so only with many
+    /// routes, of which the caller would learn late.
     pub fn on_stop(&mut self, on_stop: Arc<OnStop>) {
         if let Some(carriers) = &self.carriers {
             carriers.on_stop(Some(Arc::clone(&on_stop)));

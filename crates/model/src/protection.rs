@@ -1,4 +1,4 @@
-//! Protection of next hops: what takes their packets while their link, or a path, is down.
+//! Protection of next hops: backups that take their packets while their link, or a path, is down.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use crate::behavior::Seg6Encap;
 /// LIMIT: protected next hops of a node.
 pub const PROTECTIONS_MAX: usize = 4096;
 
-/// Protections by what they protect.
+/// Protections by their links and next hops.
 pub type Protections = BTreeMap<Protected, Protection>;
 
 /// A protected link, or one neighbor on it.
@@ -20,16 +20,16 @@ pub struct Protected {
     pub via: Option<IpAddr>,
 }
 
-/// What takes over from a next hop, and when.
+/// Backup of a next hop, and the failures after which it takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// What takes over.
+    /// The backup.
     pub by: Backup,
     /// The path whose failure takes the next hop out of use, too. `None` for the link alone.
     pub path: Option<String>,
 }
 
-/// What takes over from a next hop.
+/// Backup of a next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backup {
     /// A segment list around it (RFC 9855). The packets are encapsulated, also those that were before.

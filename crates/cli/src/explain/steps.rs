@@ -73,9 +73,9 @@ pub enum Step {
     },
     /// A segment list or a next hop is down, and the packet takes the backup.
     Backup {
-        /// What is down.
+        /// Kind of the record that is down.
         down: &'static str,
-        /// What takes over, as far as the record is known.
+        /// Its backup, as far as the record is known.
         backup: String,
     },
     /// A probe of S-BFD becomes its own answer.

@@ -43,6 +43,7 @@ fn assert_nothing_is_left() {
         "ss-demo-",
         "ss-lan-",
         "ss-vxlan-",
+        "ss-paths-",
         "ss-evpn-",
         "ss-failures-",
         "ss-dead-",
@@ -54,6 +55,8 @@ fn assert_nothing_is_left() {
         "/run/ss-demo.lock",
         "/run/ss-lan",
         "/run/ss-vxlan",
+        "/run/ss-paths",
+        "/run/ss-paths.lock",
         "/run/ss-evpn",
     ] {
         assert!(!Path::new(file).exists(), "{file}");
@@ -146,9 +149,14 @@ fn the_lan_demo_joins_the_bridges_of_three_sites() {
 }
 
 #[test]
-fn the_vxlan_demo_measures_vxlan_and_ether_devices_side_by_side() {
+fn the_vxlan_and_paths_demos_measure_sidestep_beside_others() {
     if !sidestep_testkit::root_or_skip() {
         return;
+    }
+    if let Some(text) = shown(&["paths"]) {
+        for line in ["a cut before 200000 routes", "with Linux and FRR for"] {
+            assert!(text.contains(line), "{text}");
+        }
     }
     let text = shown(&["vxlan"]).expect("no packages");
     for line in ["round 3", "times VXLAN in XDP frames"] {

@@ -102,8 +102,8 @@ fn a_reflector_answers_hosts_of_the_domain_also_without_a_daemon() {
     }
 }
 
-/// Client `c` - headend `h` - two transit routers `x` and `y` of Linux alone - edge `e`. The prefix behind the
-/// edge takes a policy by `x`, protected by one by `y`. Answers return by `y`.
+/// Client `c` - headend `h` - two transit routers `x` and `y` of Linux alone - edge `e`. One prefix behind the
+/// edge takes a policy by `x`, protected by one by `y`, the other one a kernel route by `x`. Answers return by `y`.
 struct Diamond {
     daemons: Vec<Daemon>,
     lab: Lab,
@@ -132,6 +132,7 @@ const COMMANDS: [(&str, &[&str]); 5] = [
             "address add fc00:c::1/64 dev eth2 nodad",
             "address add fc00:1::1/64 dev eth0 nodad",
             "address add fc00:2::1/64 dev eth1 nodad",
+            "route add 2001:db8:e::/48 via fc00:1::2",
             "route add fc00:f1::/32 via fc00:1::2",
             "route add fc00:f2::/32 via fc00:2::2",
             "sr tunsrc set fc00:a::1",
@@ -143,6 +144,7 @@ const COMMANDS: [(&str, &[&str]); 5] = [
             "address add fc00:1::2/64 dev eth0 nodad",
             "address add fc00:3::1/64 dev eth1 nodad",
             "route add fc00:fb::/32 via fc00:3::2",
+            "route add 2001:db8:e::/48 via fc00:3::2",
             "route add fc00:a::/32 via fc00:1::1",
             "route add fc00:f1::e/128 encap seg6local action End dev eth1",
         ],
@@ -164,6 +166,7 @@ const COMMANDS: [(&str, &[&str]); 5] = [
             "link set lo up",
             "address add fc00:b::1/128 dev lo",
             "address add 2001:db8:b::1/128 dev lo",
+            "address add 2001:db8:e::1/128 dev lo",
             "address add fc00:3::2/64 dev eth0 nodad",
             "address add fc00:4::2/64 dev eth1 nodad",
             "route add fc00:a::/32 via fc00:4::1",
@@ -172,6 +175,8 @@ const COMMANDS: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
+const BY_POLICY: &str = "2001:db8:b::1";
+const BY_KERNEL: &str = "2001:db8:e::1";
 const WEST: &str = "segs fc00:f1::e,fc00:fb::d6";
 const EAST: &str = "segs fc00:f2::e,fc00:fb::d6";
 
@@ -253,10 +258,10 @@ impl Diamond {
 
     /// Sends a numbered packet each millisecond while the action runs, and half a second longer.
     /// Returns the number sent, and the longest run of numbers that did not arrive.
-    fn under_traffic(&self, action: impl FnOnce()) -> (u32, u32) {
+    fn under_traffic(&self, to: &str, action: impl FnOnce()) -> (u32, u32) {
         let done = AtomicBool::new(false);
+        let destination: Ipv6Addr = to.parse().expect("an address");
         let (from, to) = (self.node("c").handle(), self.node("e").handle());
-        let destination: Ipv6Addr = "2001:db8:b::1".parse().expect("an address");
         thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 let send = || {
@@ -304,7 +309,7 @@ impl Diamond {
 }
 
 #[test]
-fn a_policy_leaves_a_path_that_dies_behind_its_first_hop() {
+fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     let Some(_turn) = begin() else {
         return;
     };
@@ -319,9 +324,11 @@ fn a_policy_leaves_a_path_that_dies_behind_its_first_hop() {
     let rights: std::collections::BTreeSet<_> = rights.collect();
     assert_eq!(rights.len(), 1, "every thread has the same: {rights:?}");
 
+    let mut daemons = std::mem::take(&mut diamond.daemons);
+
     // The headend sees no change: the link behind the transit router ends.
     let far = |state| Ip::six(diamond.node("x")).run(&format!("link set eth1 {state}"));
-    let (sent, lost) = diamond.under_traffic(|| far("down"));
+    let (sent, lost) = diamond.under_traffic(BY_POLICY, || far("down"));
     println!("# {lost} of {sent} packets lost in a row: 3 x 10 ms");
     assert!(lost > 5, "the path was cut");
     assert!(lost < 150, "{lost} of {sent} packets lost in a row");
@@ -332,14 +339,99 @@ fn a_policy_leaves_a_path_that_dies_behind_its_first_hop() {
     let shown = printed(diamond.node("h"), &["path", "show", "west"]);
     assert!(shown.contains("to fc00:f1::e\n  to fc00:fb::d6"), "{shown}");
     assert!(shown.contains("not in use: no answers"), "{shown}");
-    let (sent, lost) = diamond.under_traffic(|| {
+    let mend = || {
         far("up");
         Ip::six(diamond.node("x")).all([
             "address replace fc00:3::1/64 dev eth1 nodad",
             "route replace fc00:fb::/32 via fc00:3::2",
+            "route replace 2001:db8:e::/48 via fc00:3::2",
             "route replace fc00:f1::e/128 encap seg6local action End dev eth1",
         ]);
         eventually("the path", || (diamond.state("west") == "up").then_some(()));
-    });
+    };
+    let (sent, lost) = diamond.under_traffic(BY_POLICY, mend);
     assert!(lost < 5, "{lost} of {sent} packets lost in a row");
+
+    // One direction is cut.
+    let forward = |words: &str| Ip::six(diamond.node("x")).run(words);
+    let (sent, lost) = diamond.under_traffic(BY_POLICY, || {
+        forward("route replace blackhole fc00:fb::/32");
+    });
+    println!("# {lost} of {sent} packets lost in a row: one direction");
+    assert!(
+        (6..150).contains(&lost),
+        "{lost} of {sent} packets lost in a row"
+    );
+    forward("route del blackhole fc00:fb::/32");
+    mend();
+
+    // Long packets are lost.
+    let words = format!(
+        "path replace west {WEST} sbfd fc00:b::1 remote-discriminator 1001 interval 10 size 1300"
+    );
+    printed(diamond.node("h"), &words.split(' ').collect::<Vec<_>>());
+    eventually("the path", || (diamond.state("west") == "up").then_some(()));
+    forward("link set eth1 mtu 1300");
+    eventually("the path", || {
+        (diamond.state("west") == "down").then_some(())
+    });
+    forward("link set eth1 mtu 1500");
+    let words = words.replace(" size 1300", "");
+    printed(diamond.node("h"), &words.split(' ').collect::<Vec<_>>());
+    eventually("the path", || (diamond.state("west") == "up").then_some(()));
+
+    // Both ends start again, the reflector's daemon first: sessions and reflector are those of the packet path.
+    let failures = |diamond: &Diamond| {
+        let paths = diamond.paths().into_iter();
+        paths.map(|path| path.failures).sum::<u64>()
+    };
+    let before = failures(&diamond);
+    for (number, ports) in [(0, &["eth0", "eth1"][..]), (1, &["eth0", "eth1", "eth2"])] {
+        let mut next = None;
+        let (sent, lost) = diamond.under_traffic(BY_POLICY, || {
+            daemons[number].signal(Signal::SIGKILL);
+            thread::sleep(Duration::from_millis(300));
+            let node = diamond.node(["e", "h"][number]);
+            next = Some(Daemon::start(node, &[&["--mode", "tc"], ports].concat()));
+        });
+        assert!(lost < 5, "{number}: {lost} of {sent} packets lost in a row");
+        daemons[number] = next.expect("a daemon");
+    }
+    for name in ["west", "east"] {
+        eventually("the path", || (diamond.state(name) == "up").then_some(()));
+    }
+    assert!(failures(&diamond) <= before, "no session failed");
+
+    // A route of the kernel.
+    let headend = diamond.node("h");
+    let words = format!("protect add eth0 by {EAST} path west");
+    printed(headend, &words.split(' ').collect::<Vec<_>>());
+    let state = || {
+        let all: report::Protections = ask(headend, Request::ShowProtections);
+        all[0].state.clone()
+    };
+    assert_eq!(state(), "ready");
+    let (sent, lost) = diamond.under_traffic(BY_KERNEL, || far("down"));
+    println!("# {lost} of {sent} packets of a kernel route lost in a row");
+    assert!(lost > 5, "the path was cut");
+    assert!(lost < 150, "{lost} of {sent} packets lost in a row");
+    assert_eq!(state(), "in use");
+    let (sent, lost) = diamond.under_traffic(BY_KERNEL, mend);
+    assert!(lost < 5, "{lost} of {sent} packets lost in a row");
+    assert_eq!(state(), "ready");
+
+    // The carrier of the headend's link ends, and no probe is needed.
+    let near = |state| Ip::six(diamond.node("x")).run(&format!("link set eth0 {state}"));
+    for to in [BY_KERNEL, BY_POLICY] {
+        let (sent, lost) = diamond.under_traffic(to, || near("down"));
+        println!("# {lost} of {sent} packets to {to} lost in a row without a carrier");
+        assert!(lost < 50, "{lost} of {sent} packets lost in a row");
+        assert_eq!(state(), "in use");
+        near("up");
+        Ip::six(diamond.node("x")).all([
+            "address replace fc00:1::2/64 dev eth0 nodad",
+            "route replace fc00:a::/32 via fc00:1::1",
+        ]);
+        eventually("the path", || (diamond.state("west") == "up").then_some(()));
+    }
 }

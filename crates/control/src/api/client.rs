@@ -1,6 +1,6 @@
 //! Client side of the control socket: one request with one reply, or with a stream of replies.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -99,7 +99,11 @@ impl ReplyStream {
             request,
         })?;
         line.push(b'\n');
-        stream.write_all(&line).map_err(socket_error)?;
+        match stream.write_all(&line) {
+            // The daemon reads no more of it, and its reply says why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written.map_err(socket_error)?,
+        }
         let stream = BufReader::new(stream);
         Ok(Self { stream })
     }

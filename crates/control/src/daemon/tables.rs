@@ -225,6 +225,18 @@ impl<P: PacketPath> Tables<P> {
         is_published
     }
 
+    /// Gives next hops the state that the tables have for them. The prober may have taken some of them
+    /// down that have no protection by its path any more.
+    pub fn restore_next_hops(&self) {
+        let all = self.compiled.image.adjacencies.keys().copied();
+        let suspended = &self.suspended;
+        let known = all
+            .filter(|index| !suspended.has_adjacency(*index))
+            .collect();
+        self.kernel
+            .resume(&self.compiled.image, known, BTreeSet::new());
+    }
+
     /// Updates the tables after a change of the states of paths. Returns false if that requires a full
     /// compilation.
     pub fn apply_watched(&mut self, mirrored: &Node, watched: Watched) -> bool {
@@ -376,6 +388,7 @@ impl<S: System> Instance<S> {
         if !self.tables.apply_watched(self.mirror.node(), watched) {
             self.on_change(&Changes::default(), true);
         }
+        self.tables.restore_next_hops();
     }
 
     /// As [`Tables::apply`].

@@ -28,6 +28,12 @@ pub(super) struct Suspended {
     policies: BTreeSet<PolicyId>,
 }
 
+impl Suspended {
+    pub fn has_adjacency(&self, index: AdjacencyId) -> bool {
+        self.adjacencies.contains(&index)
+    }
+}
+
 impl<P: PacketPath> Tables<P> {
     /// Applies an urgent change. Returns whether the routes of a nexthop object need nothing else.
     pub fn urgent(&mut self, mirrored: &Node, change: Urgent) -> bool {

@@ -13,10 +13,10 @@ use crate::protection::{Backup, Protected, Protection};
 const MODES: [EncapMode; 2] = [EncapMode::Encap, EncapMode::EncapRed];
 const BY: &str = "by segs A,B,…, or by via ADDRESS dev DEV";
 
-/// Parses what is protected, the key of a protection.
+/// Parses the key of a protection: a link, or a next hop on it.
 ///
 /// # Errors
-/// There is no such interface, or the address is invalid.
+/// The interface does not exist, or the address is invalid.
 pub fn parse_key(words: &mut Words, ctx: &Context) -> Result<Protected, ConfigError> {
     let dev = link(words, "protect", ctx)?;
     let via = match words.take_if("via") {
@@ -137,7 +137,7 @@ pub fn print_backup(backup: &Backup, names: &dyn Names) -> String {
     text
 }
 
-/// Prints what is protected.
+/// Prints the key of a protection.
 pub fn print_key(key: &Protected) -> String {
     let mut text = key.dev.clone();
     if let Some(via) = key.via {

@@ -102,6 +102,20 @@ fn a_path_that_fails_again_and_again_waits_longer_each_time() {
 }
 
 #[test]
+fn a_clock_that_is_stepped_ends_no_path() {
+    let mut node = start();
+    node.run(SECOND);
+    for day in [0, 4_000_000_000, 1_000_000_000] {
+        node.world.day.set(Duration::from_secs(day));
+        node.run(SECOND);
+        for name in ["west", "east"] {
+            let path = path(&mut node, name);
+            assert_eq!((path.state.as_str(), path.changes.len()), ("up", 0));
+        }
+    }
+}
+
+#[test]
 fn a_policy_without_a_path_alive_is_invalid() {
     let mut node = start();
     node.run(SECOND);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use sidestep_model::liveness::discriminators;
 use sidestep_testkit::random::Random;
 
 use super::SECOND;
@@ -87,7 +88,23 @@ impl Day {
     fn command(&mut self) -> String {
         let number = self.random.below(6);
         let verb = *self.random.pick(&["add", "replace"]);
-        match self.random.below(12) {
+        let list = *self.random.pick(&["fc00:b::2", "fc00:c::2", "fc00:bb::e"]);
+        let path = self.random.below(3);
+        match self.random.below(17) {
+            12 | 13 => format!(
+                "path {verb} w{path} segs {list} loopback interval 50 hold 100 source fc00:a::1"
+            ),
+            14 => format!("path del w{path}"),
+            15 => format!(
+                "protect {verb} {} by {} path w{path}",
+                self.random.pick(&["eth1", "eth1 via fc00:b::2", "eth2"]),
+                self.random.pick(&[
+                    "segs fc00:bb::9",
+                    "segs fc00:c::2",
+                    "via fc00:a::2 dev eth0"
+                ]),
+            ),
+            16 => format!("protect del {}", self.random.pick(&["eth1", "eth2"])),
             0..=3 => format!("route {verb} fd00:{number}::/32 {}", self.next_hop()),
             4 | 5 => format!("route del fd00:{number}::/32"),
             6 => {
@@ -147,7 +164,15 @@ impl Day {
     }
 
     fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.below(21) {
+            20 => {
+                let own = &self.node().instance.configured.own;
+                let all = discriminators(&own.watched_paths, &own.reflectors).unwrap_or_default();
+                let all: Vec<u32> = all.into_values().flatten().collect();
+                let dead = all.into_iter().filter(|_| self.random.one_in(2)).collect();
+                self.story.push(format!("no answers to {dead:?}"));
+                *self.node().world.dead.borrow_mut() = dead;
+            }
             0..=6 => {
                 let words = self.command();
                 self.sidestep(&words);
