@@ -132,7 +132,8 @@ const COMMANDS: [(&str, &[&str]); 5] = [
             "address add fc00:c::1/64 dev eth2 nodad",
             "address add fc00:1::1/64 dev eth0 nodad",
             "address add fc00:2::1/64 dev eth1 nodad",
-            "route add 2001:db8:e::/48 via fc00:1::2",
+            OBJECT,
+            BY_OBJECT,
             "route add fc00:f1::/32 via fc00:1::2",
             "route add fc00:f2::/32 via fc00:2::2",
             "sr tunsrc set fc00:a::1",
@@ -175,6 +176,9 @@ const COMMANDS: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
+/// As FRR adds it. With the carrier, the kernel removes the route.
+const OBJECT: &str = "nexthop add id 7 via fc00:1::2 dev eth0";
+const BY_OBJECT: &str = "route add 2001:db8:e::/48 nhid 7";
 const BY_POLICY: &str = "2001:db8:b::1";
 const BY_KERNEL: &str = "2001:db8:e::1";
 const WEST: &str = "segs fc00:f1::e,fc00:fb::d6";
@@ -428,6 +432,7 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
         assert!(lost < 50, "{lost} of {sent} packets lost in a row");
         assert_eq!(state(), "in use");
         near("up");
+        Ip::six(headend).all([OBJECT, BY_OBJECT]);
         Ip::six(diamond.node("x")).all([
             "address replace fc00:1::2/64 dev eth0 nodad",
             "route replace fc00:a::/32 via fc00:1::1",

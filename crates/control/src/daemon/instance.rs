@@ -313,6 +313,7 @@ impl<S: System> Instance<S> {
         let liveness = &mut self.watchers.liveness;
         let services = liveness.poll(&self.system, self.mirror.node(), now);
         self.survey(&mut notified);
+        notified.routes.extend(self.tables.held.release(now));
         // Retry a failed change: memory may be available again.
         let again = self.health.problem.is_some() && self.time.is_due(Task::Retry);
         if self.follow_paths() {
@@ -323,6 +324,7 @@ impl<S: System> Instance<S> {
             self.on_change(&notified, all);
             self.time.timers.set(Task::Retry, now + RETRY);
         }
+        self.tables.held.begin(now);
         self.resume_suspended();
         if self.time.is_due(Task::Neighbors) {
             self.time
@@ -450,6 +452,7 @@ impl<S: System> Instance<S> {
         let first = timers.at(Task::Settings).min(timers.at(Task::Neighbors));
         let of_parts = [
             self.tables.reclaim_due(),
+            self.tables.held.due(),
             self.watchers.liveness.due(),
             self.watchers.paths.due(),
             self.mirror.due(),

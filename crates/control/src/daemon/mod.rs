@@ -12,6 +12,7 @@ mod ether;
 mod events;
 mod fpm;
 mod fragment;
+mod held;
 mod icmp;
 mod instance;
 mod left;

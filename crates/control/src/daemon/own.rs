@@ -12,6 +12,8 @@ use sidestep_model::policy::is_steering;
 use sidestep_model::route::{Encap, Route, RouteKey};
 use sidestep_model::service::Service;
 
+use super::held::Held;
+
 /// The mirrored node with the overlay; a separate node only if the overlay is not empty.
 #[derive(Debug, Default)]
 pub(crate) struct OverlaidNode(Option<Node>);
@@ -44,6 +46,17 @@ impl OverlaidNode {
         }))
     }
 
+    /// Adds routes that the kernel does not have any more.
+    pub(crate) fn hold(&mut self, held: &Held) {
+        let Some(node) = self.0.as_mut().filter(|_| held.iter().next().is_some()) else {
+            return;
+        };
+        for (key, route) in held.iter() {
+            node.routes.entry(*key).or_insert_with(|| route.clone());
+        }
+        node.steer();
+    }
+
     /// Whether it is a separate node.
     pub(crate) fn is_separate(&self) -> bool {
         self.0.is_some()
@@ -68,14 +81,17 @@ impl OverlaidNode {
         mirrored: &Node,
         own: &Overlay,
         changes: &Changes,
+        held: &mut Held,
     ) -> Vec<RouteKey> {
         let mut routes = changes.routes.clone();
         let Some(node) = &mut self.0 else {
             return routes;
         };
-        for key in changes.routes.iter().chain(&changes.followed) {
+        routes.extend(held.note((node, mirrored), &changes.routes));
+        for key in routes.iter().chain(&changes.followed) {
             let ours = own.routes.get(key).filter(|route| !is_steering(route));
             let route = ours.or_else(|| mirrored.routes.get(key));
+            let route = route.or_else(|| held.get(key));
             node.set_route(*key, route.cloned());
         }
         for key in &changes.neighbors {
@@ -92,7 +108,7 @@ impl OverlaidNode {
             let link = mirrored.links.get(dev).cloned();
             node.links.extend(link.map(|link| (*dev, link)));
         }
-        let steered = node.steer_after(&changes.routes, &changes.neighbors);
+        let steered = node.steer_after(&routes, &changes.neighbors);
         routes.extend(steered);
         routes
     }

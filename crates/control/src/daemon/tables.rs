@@ -14,6 +14,7 @@ use sidestep_model::node::{IfIndex, Mac, Node};
 use sidestep_model::route::RouteKey;
 use sidestep_model::service::Service;
 
+use super::held::Held;
 use super::own::{Devices, OverlaidNode};
 use super::packet_path::PacketPath;
 use super::urgent::Suspended;
@@ -38,6 +39,7 @@ pub(super) struct Tables<P> {
     pub kernel: P,
     pub origin: Origin,
     pub suspended: Suspended,
+    pub held: Held,
     /// Number of compilations.
     pub compilations: u64,
     /// A grace period is under way, after which indices become free.
@@ -108,6 +110,7 @@ impl<P: PacketPath> Tables<P> {
             kernel,
             origin,
             suspended: Suspended::default(),
+            held: Held::default(),
             compilations: 0,
             reclaiming: false,
             next_reclaim: now,
@@ -119,7 +122,12 @@ impl<P: PacketPath> Tables<P> {
     /// Makes the node with the overlay again.
     pub fn overlay(&mut self, on: Sources<'_>) {
         let found = (on.down.clone(), on.watched.clone());
+        if self.overlaid.is_separate() {
+            let before = self.overlaid.node(on.mirrored);
+            self.held.note_all((before, on.mirrored));
+        }
         self.overlaid = OverlaidNode::new(on.mirrored, on.own, on.devices, found);
+        self.overlaid.hold(&self.held);
     }
 
     /// Recompiles for a client that waits for the result. If something does not fit, it waits for a
@@ -203,7 +211,8 @@ impl<P: PacketPath> Tables<P> {
         if !self.apply_stations(mirrored, &changes.stations) {
             return false;
         }
-        let routes = self.overlaid.apply(mirrored, own, changes);
+        let held = &mut self.held;
+        let routes = self.overlaid.apply(mirrored, own, changes, held);
         let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);
         let Changes {
             neighbors, links, ..

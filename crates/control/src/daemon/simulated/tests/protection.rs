@@ -54,6 +54,47 @@ fn routes_of_a_link_that_stops_take_its_backup_before_anything_is_compiled() {
 }
 
 #[test]
+fn routes_that_vanish_with_their_link_stay_until_others_come() {
+    let mut node = start();
+    node.run(SECOND);
+    // The kernel removes routes of nexthop objects together with their link.
+    node.ip_unread("link down eth1");
+    node.ip("route del 2001:db8:e::/48");
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.run(4 * SECOND);
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.run(2 * SECOND);
+    assert!(!node.verdict(FAR).contains("eth"), "{}", node.verdict(FAR));
+
+    // The routing daemon finds another way in time, with another metric.
+    node.ip("link up eth1");
+    node.ip("route add 2001:db8:e::/48 via fc00:b::2 dev eth1");
+    node.ip_unread("link down eth1");
+    node.ip("route del 2001:db8:e::/48");
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.ip("route add 2001:db8:e::/48 via fc00:a::2 dev eth0 metric 20");
+    assert!(node.verdict(FAR).contains("eth0"), "{}", node.verdict(FAR));
+    node.ip("route del 2001:db8:e::/48");
+    assert!(!node.verdict(FAR).contains("eth"), "{}", node.verdict(FAR));
+
+    // A full compilation keeps them, too, and routes of other links do not stay.
+    node.ip("link up eth1");
+    node.ip("route add 2001:db8:e::/48 via fc00:b::2 dev eth1");
+    node.ip("route add 2001:db8:d::/48 via fc00:c::2 dev eth2");
+    node.ip_unread("link down eth1");
+    node.ip_unread("link down eth2");
+    node.ip_unread("route del 2001:db8:d::/48");
+    node.ip("route del 2001:db8:e::/48");
+    node.all(["oam rate 7"]);
+    assert_ne!(node.verdict(FAR), node.verdict("2001:db8:d::1"));
+    node.ip("link up eth2");
+    assert_eq!(node.outer_destination(FAR), "fc00:cc::9");
+    node.all(["protect del eth1"]);
+    node.run(6 * SECOND);
+    assert_eq!(node.verdict(FAR), node.verdict("2001:db8:d::1"));
+}
+
+#[test]
 fn a_next_hop_gives_way_while_its_path_is_down() {
     let mut node = start();
     node.all([
