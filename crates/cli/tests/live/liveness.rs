@@ -310,6 +310,28 @@ impl Diamond {
             (sent, receiver.join().expect("the receiver"))
         })
     }
+
+    /// Ends the link behind the transit router `x`, of which the headend sees nothing, or begins it.
+    fn far(&self, state: &str) {
+        Ip::six(self.node("x")).run(&format!("link set eth1 {state}"));
+    }
+
+    /// Waits until the list of a path is in use.
+    fn is_up(&self, name: &str) {
+        eventually("the path", || (self.state(name) == "up").then_some(()));
+    }
+
+    /// Repairs the link behind `x`.
+    fn mend(&self) {
+        self.far("up");
+        Ip::six(self.node("x")).all([
+            "address replace fc00:3::1/64 dev eth1 nodad",
+            "route replace fc00:fb::/32 via fc00:3::2",
+            "route replace 2001:db8:e::/48 via fc00:3::2",
+            "route replace fc00:f1::e/128 encap seg6local action End dev eth1",
+        ]);
+        self.is_up("west");
+    }
 }
 
 #[test]
@@ -320,7 +342,7 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     let mut diamond = Diamond::new("livepaths");
     diamond.start("interval 10 multiplier 3");
     for name in ["west", "east"] {
-        eventually("the path", || (diamond.state(name) == "up").then_some(()));
+        diamond.is_up(name);
     }
     let tasks = format!("/proc/{}/task", diamond.daemons[1].pid());
     let tasks = std::fs::read_dir(tasks).expect("threads");
@@ -331,8 +353,7 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     let mut daemons = std::mem::take(&mut diamond.daemons);
 
     // The headend sees no change: the link behind the transit router ends.
-    let far = |state| Ip::six(diamond.node("x")).run(&format!("link set eth1 {state}"));
-    let (sent, lost) = diamond.under_traffic(BY_POLICY, || far("down"));
+    let (sent, lost) = diamond.under_traffic(BY_POLICY, || diamond.far("down"));
     println!("# {lost} of {sent} packets lost in a row: 3 x 10 ms");
     assert!(lost > 5, "the path was cut");
     assert!(lost < 150, "{lost} of {sent} packets lost in a row");
@@ -343,19 +364,16 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     let shown = printed(diamond.node("h"), &["path", "show", "west"]);
     assert!(shown.contains("to fc00:f1::e\n  to fc00:fb::d6"), "{shown}");
     assert!(shown.contains("not in use: no answers"), "{shown}");
-    let mend = || {
-        far("up");
-        Ip::six(diamond.node("x")).all([
-            "address replace fc00:3::1/64 dev eth1 nodad",
-            "route replace fc00:fb::/32 via fc00:3::2",
-            "route replace 2001:db8:e::/48 via fc00:3::2",
-            "route replace fc00:f1::e/128 encap seg6local action End dev eth1",
-        ]);
-        eventually("the path", || (diamond.state("west") == "up").then_some(()));
-    };
-    let (sent, lost) = diamond.under_traffic(BY_POLICY, mend);
+    let (sent, lost) = diamond.under_traffic(BY_POLICY, || diamond.mend());
     assert!(lost < 5, "{lost} of {sent} packets lost in a row");
 
+    silent_failures(&diamond);
+    restarts(&diamond, &mut daemons);
+    kernel_routes(&diamond);
+}
+
+/// One direction is cut, and long packets are lost.
+fn silent_failures(diamond: &Diamond) {
     // One direction is cut.
     let forward = |words: &str| Ip::six(diamond.node("x")).run(words);
     let (sent, lost) = diamond.under_traffic(BY_POLICY, || {
@@ -367,14 +385,14 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
         "{lost} of {sent} packets lost in a row"
     );
     forward("route del blackhole fc00:fb::/32");
-    mend();
+    diamond.mend();
 
     // Long packets are lost.
     let words = format!(
         "path replace west {WEST} sbfd fc00:b::1 remote-discriminator 1001 interval 10 size 1300"
     );
     printed(diamond.node("h"), &words.split(' ').collect::<Vec<_>>());
-    eventually("the path", || (diamond.state("west") == "up").then_some(()));
+    diamond.is_up("west");
     forward("link set eth1 mtu 1300");
     eventually("the path", || {
         (diamond.state("west") == "down").then_some(())
@@ -382,14 +400,17 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     forward("link set eth1 mtu 1500");
     let words = words.replace(" size 1300", "");
     printed(diamond.node("h"), &words.split(' ').collect::<Vec<_>>());
-    eventually("the path", || (diamond.state("west") == "up").then_some(()));
+    diamond.is_up("west");
+}
 
+/// Both daemons die under traffic and start again.
+fn restarts(diamond: &Diamond, daemons: &mut [Daemon]) {
     // Both ends start again, the reflector's daemon first: sessions and reflector are those of the packet path.
     let failures = |diamond: &Diamond| {
         let paths = diamond.paths().into_iter();
         paths.map(|path| path.failures).sum::<u64>()
     };
-    let before = failures(&diamond);
+    let before = failures(diamond);
     for (number, ports) in [(0, &["eth0", "eth1"][..]), (1, &["eth0", "eth1", "eth2"])] {
         let mut next = None;
         let (sent, lost) = diamond.under_traffic(BY_POLICY, || {
@@ -402,10 +423,13 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
         daemons[number] = next.expect("a daemon");
     }
     for name in ["west", "east"] {
-        eventually("the path", || (diamond.state(name) == "up").then_some(()));
+        diamond.is_up(name);
     }
-    assert!(failures(&diamond) <= before, "no session failed");
+    assert!(failures(diamond) <= before, "no session failed");
+}
 
+/// A protected next hop, whose path dies, or whose link.
+fn kernel_routes(diamond: &Diamond) {
     // A route of the kernel.
     let headend = diamond.node("h");
     let words = format!("protect add eth0 by {EAST} path west");
@@ -415,12 +439,12 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
         all[0].state.clone()
     };
     assert_eq!(state(), "ready");
-    let (sent, lost) = diamond.under_traffic(BY_KERNEL, || far("down"));
+    let (sent, lost) = diamond.under_traffic(BY_KERNEL, || diamond.far("down"));
     println!("# {lost} of {sent} packets of a kernel route lost in a row");
     assert!(lost > 5, "the path was cut");
     assert!(lost < 150, "{lost} of {sent} packets lost in a row");
     assert_eq!(state(), "in use");
-    let (sent, lost) = diamond.under_traffic(BY_KERNEL, mend);
+    let (sent, lost) = diamond.under_traffic(BY_KERNEL, || diamond.mend());
     assert!(lost < 5, "{lost} of {sent} packets lost in a row");
     assert_eq!(state(), "ready");
 
@@ -437,6 +461,6 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
             "address replace fc00:1::2/64 dev eth0 nodad",
             "route replace fc00:a::/32 via fc00:1::1",
         ]);
-        eventually("the path", || (diamond.state("west") == "up").then_some(()));
+        diamond.is_up("west");
     }
 }
