@@ -8,6 +8,9 @@
 #include "down.h"
 #include "flow.h"
 
+/* Slots that a flow tries at random when its member is down. */
+#define GROUP_TRIES 8u
+
 /*
  * Returns a member of a group that is not down: the one given, otherwise another one by the packet's
  * flow. So the slots of members that are down fall to the others by their weights. With none, it
@@ -23,11 +26,15 @@ SUBPROGRAM __u32 group_member_up(ENV *e, struct packet *p, __u32 index, __u32 me
 	/* The lower half of the hash, because the upper half chose the member. */
 	start = (__u32)flow_hash(e, p, group->seed);
 	slots = group->slots;
-	for (__u32 i = 0; i < SIDESTEP_GROUP_SLOTS && i < slots; i++) {
-		/* The verifier does not follow the value of a division. */
-		__u32 slot = (start % slots + i) % slots;
-		__u32 other = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
+	for (__u32 i = 0; i < GROUP_TRIES + SIDESTEP_GROUP_SLOTS && i < GROUP_TRIES + slots; i++) {
+		__u32 slot, other;
 
+		/* Random slots (Numerical Recipes 7.1), then all of them. */
+		if (i < GROUP_TRIES)
+			start = start * 1664525u + 1013904223u;
+		/* The verifier does not follow the value of a division. */
+		slot = ((start >> 8) % slots + i) % slots;
+		other = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
 		if (!member_is_down(e, p, other))
 			return other;
 	}

@@ -431,6 +431,7 @@ impl Follower {
                 let answer = self.linux.lookup(to, from, port.0);
                 *theirs.entry(self.their_way(to, answer)).or_default() += 1;
             }
+            self.without_dead_links(flows, &mut theirs);
             // For punted packets, the result of the kernel is always right.
             if let Some(left) = ours.remove(&Way::Left) {
                 self.left = true;
@@ -458,6 +459,27 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Linux loses the packets of next hops whose link has no carrier. Here the other next hops of the
+    /// group take over, by their weights.
+    fn without_dead_links(&self, flows: u32, ways: &mut Ways) {
+        let node = self.mirror.node();
+        let is_dead = |way: &Way| {
+            let mut all = node.neighbors.iter();
+            all.any(|((dev, _), neighbor)| {
+                neighbor.lladdr.map(|mac| Way::To(mac.0)).as_ref() == Some(way)
+                    && node.links.get(dev).is_some_and(|link| !link.up)
+            })
+        };
+        if ways.keys().all(is_dead) {
+            return;
+        }
+        ways.retain(|way, _| !is_dead(way));
+        let left: u32 = ways.values().sum();
+        for count in ways.values_mut() {
+            *count = *count * flows / left;
+        }
     }
 
     fn their_way(&self, to: IpAddr, answer: Answer) -> Way {
