@@ -72,6 +72,12 @@ class Schema(unittest.TestCase):
             lambda it: it["operations"][0]["candidate_path"]["segment_lists"][0].update(segments=["x"]),
             lambda it: it["operations"][0]["candidate_path"]["segment_lists"][0].update(weight=0),
             lambda it: it.update(operations=[it["operations"][1]] * 10001),
+            lambda it: it["next_hops"][0].pop("dev"),
+            lambda it: it["next_hops"][0].pop("backup"),
+            lambda it: it["next_hops"][0].update(backup={}),
+            lambda it: it["next_hops"][0].update(backup={"via": "fe80::2"}),
+            lambda it: it["next_hops"][0].update(backup={"via": "fe80::2", "dev": "eth2", "mode": "encap"}),
+            lambda it: it["next_hops"][0]["backup"].update(segments=["fc00::1"] * 17),
         ]
         for number, mistake in enumerate(mistakes):
             batch = copy.deepcopy(example())
@@ -84,11 +90,13 @@ class Schema(unittest.TestCase):
             return int(re.search(rf"{name}: \w+ = ([\d_]+)", text)[1])
 
         lists = SCHEMA["$defs"]["candidate_path"]["properties"]["segment_lists"]
-        segments = lists["items"]["properties"]["segments"]
+        segments = SCHEMA["$defs"]["segments"]
+        next_hops = SCHEMA["properties"]["next_hops"]
         operations = SCHEMA["properties"]["operations"]
         for found, name, path in [
             (operations["maxItems"], "OPERATIONS_MAX", "crates/control/src/api/policy_batch.rs"),
             (lists["maxItems"], "LISTS_MAX", "crates/model/src/policy.rs"),
+            (next_hops["maxItems"], "PROTECTIONS_MAX", "crates/model/src/protection.rs"),
             (segments["maxItems"], "SEGMENTS_MAX", "crates/model/src/behavior.rs"),
         ]:
             self.assertEqual(found, constant(name, path), name)

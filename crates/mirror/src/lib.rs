@@ -334,8 +334,8 @@ impl Mirror {
         })
     }
 
-    /// Sets a function that a thread calls with each link that stops running. It does so only with many
-    /// routes, of which the caller would learn late.
+    /// Sets a function that a thread calls with each link that stops running. With few routes, the
+    /// caller itself learns of it early enough, and there is no thread.
     pub fn on_stop(&mut self, on_stop: Arc<OnStop>) {
         if let Some(carriers) = &self.carriers {
             carriers.on_stop(Some(Arc::clone(&on_stop)));

@@ -56,7 +56,7 @@ use crate::hmac::HmacKeys;
 use crate::liveness::{Paths, Reflectors};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
-use crate::protection::Protections;
+use crate::protection::{ControllerBackups, Protections};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
@@ -211,11 +211,23 @@ pub struct Overlay {
     pub ethers: Ethers,
     /// Candidate paths of controllers. A file has none.
     pub paths: ControllerPaths,
+    /// Backups of next hops by controllers. A file has none.
+    pub backups: ControllerBackups,
     /// HMAC keys.
     pub hmac_keys: HmacKeys,
 }
 
 impl Overlay {
+    /// Returns the protected next hops, with those of controllers. Configured ones precede.
+    pub fn all_protections(&self) -> Protections {
+        let of_controllers = self.backups.iter();
+        let mut all: Protections = of_controllers
+            .map(|(key, (_, it))| (key.clone(), it.clone()))
+            .collect();
+        all.extend(self.protections.clone());
+        all
+    }
+
     /// Returns the policies by name, with the candidate paths of controllers.
     pub fn all_policies(&self) -> BTreeMap<String, Policy> {
         with_paths(&self.policies, &self.paths)

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::behavior::Seg6Encap;
+use crate::policy::PathOwner;
 
 /// LIMIT: protected next hops of a node.
 pub const PROTECTIONS_MAX: usize = 4096;
 
 /// Protections by their links and next hops.
 pub type Protections = BTreeMap<Protected, Protection>;
+
+/// Backups by controllers, with their owners.
+pub type ControllerBackups = BTreeMap<Protected, (PathOwner, Protection)>;
 
 /// A protected link, or one neighbor on it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

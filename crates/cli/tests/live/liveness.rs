@@ -311,7 +311,7 @@ impl Diamond {
         })
     }
 
-    /// Ends the link behind the transit router `x`, of which the headend sees nothing, or begins it.
+    /// Sets the state of the link behind the transit router `x`. The headend notices nothing.
     fn far(&self, state: &str) {
         Ip::six(self.node("x")).run(&format!("link set eth1 {state}"));
     }

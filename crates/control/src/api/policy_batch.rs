@@ -11,6 +11,7 @@ use sidestep_model::policy::{
     Candidate, ControllerPath, LISTS_MAX, PREFERENCE_DEFAULT, PathId, PathOwner, PolicyId,
     SegmentList, WEIGHT_MAX,
 };
+use sidestep_model::protection::{Backup, PROTECTIONS_MAX, Protected, Protection};
 use sidestep_model::route::Family;
 use thiserror::Error;
 
@@ -28,6 +29,93 @@ pub struct PolicyBatch {
     pub complete: bool,
     /// Changes, at most [`OPERATIONS_MAX`], each of another path.
     pub operations: Vec<Operation>,
+    /// Backups of next hops, at most [`PROTECTIONS_MAX`], each of another one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_hops: Vec<NextHop>,
+}
+
+/// A next hop whose backup changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NextHop {
+    /// Name of the egress.
+    pub dev: String,
+    /// Address of the next hop; without it, all next hops of the egress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The backup. `null` withdraws it.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub backup: Option<NextHopBackup>,
+}
+
+/// The backup of a next hop: a segment list, or another next hop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NextHopBackup {
+    /// Segments in order of travel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Vec<Ipv6Addr>>,
+    /// Headend behavior of the segment list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<HeadendMode>,
+    /// Address of the other next hop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// Egress of the other next hop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<String>,
+    /// Name of the path whose failure also takes the next hop out of use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl NextHop {
+    /// Returns its identity.
+    pub(crate) fn key(&self) -> Protected {
+        Protected {
+            dev: self.dev.clone(),
+            via: self.via,
+        }
+    }
+}
+
+impl NextHopBackup {
+    fn checked(&self) -> Result<Protection, FieldError> {
+        let by = match (&self.segments, self.via, &self.dev) {
+            (Some(segments), None, None) => Backup::List(Seg6Encap {
+                mode: self.mode.map_or(EncapMode::Encap, HeadendMode::of_model),
+                ..checked_list(segments)?
+            }),
+            (None, Some(via), Some(dev)) if self.mode.is_none() => Backup::NextHop {
+                dev: dev.clone(),
+                via,
+            },
+            _ => {
+                let problem = "not a backup; expected `segments`, with or without `mode`, or `via` and \
+                               `dev`";
+                return Err(FieldError::new("backup", problem));
+            }
+        };
+        let path = self.path.clone();
+        Ok(Protection { by, path })
+    }
+}
+
+/// Returns a segment list as an encapsulation.
+fn checked_list(segments: &[Ipv6Addr]) -> Result<Seg6Encap, FieldError> {
+    let encap = Seg6Encap {
+        mode: EncapMode::Encap,
+        segments: segments.to_vec(),
+        hmac: None,
+        tunsrc: None,
+        lookup: None,
+    };
+    let checked = encap.check(Family::V6);
+    checked.map_err(|wrong| {
+        let problem = format!("{}; expected {}", wrong.problem, wrong.expected);
+        FieldError::new("segments", problem)
+    })?;
+    Ok(encap)
 }
 
 /// A change of one candidate path.
@@ -88,6 +176,15 @@ pub enum HeadendMode {
     /// H.Encaps.Red.
     #[serde(rename = "encap.red")]
     EncapRed,
+}
+
+impl HeadendMode {
+    fn of_model(self) -> EncapMode {
+        match self {
+            Self::Encap => EncapMode::Encap,
+            Self::EncapRed => EncapMode::EncapRed,
+        }
+    }
 }
 
 /// A segment list with its weight.
@@ -191,6 +288,29 @@ impl PolicyBatch {
         }
         Ok(all)
     }
+
+    /// Returns the checked backups of next hops; none where they are withdrawn.
+    ///
+    /// # Errors
+    /// The first invalid field.
+    pub(crate) fn backups(&self) -> Result<BTreeMap<Protected, Option<Protection>>, FieldError> {
+        let count = self.next_hops.len();
+        if count > PROTECTIONS_MAX {
+            let problem = format!("too many next hops ({count}); expected up to {PROTECTIONS_MAX}");
+            return Err(FieldError::new("next_hops", problem));
+        }
+        let mut all = BTreeMap::new();
+        for (number, next_hop) in self.next_hops.iter().enumerate() {
+            let place = format!("next_hops[{number}]");
+            let backup = next_hop.backup.as_ref().map(NextHopBackup::checked);
+            let backup = backup.transpose().map_err(|error| error.within(&place))?;
+            if all.insert(next_hop.key(), backup).is_some() {
+                let problem = "an earlier item changes the same next hop";
+                return Err(FieldError::new("dev", problem).within(&place));
+            }
+        }
+        Ok(all)
+    }
 }
 
 impl Operation {
@@ -248,10 +368,7 @@ impl CandidatePath {
                 lists: lists.collect::<Result<_, _>>()?,
             },
             binding_sid: self.binding_sid,
-            mode: self.mode.map(|mode| match mode {
-                HeadendMode::Encap => EncapMode::Encap,
-                HeadendMode::EncapRed => EncapMode::EncapRed,
-            }),
+            mode: self.mode.map(HeadendMode::of_model),
             drop_upon_invalid: self.drop_upon_invalid,
         })
     }
@@ -263,20 +380,8 @@ impl WeightedList {
             let problem = format!("0 is no weight; expected 1 to {WEIGHT_MAX}");
             return Err(FieldError::new("weight", problem));
         }
-        let encap = Seg6Encap {
-            mode: EncapMode::Encap,
-            segments: self.segments.clone(),
-            hmac: None,
-            tunsrc: None,
-            lookup: None,
-        };
-        let checked = encap.check(Family::V6);
-        checked.map_err(|wrong| {
-            let problem = format!("{}; expected {}", wrong.problem, wrong.expected);
-            FieldError::new("segments", problem)
-        })?;
         Ok(SegmentList {
-            segments: encap.segments,
+            segments: checked_list(&self.segments)?.segments,
             weight: self.weight,
         })
     }
@@ -296,6 +401,11 @@ mod tests {
                     {"preference": 200, "segment_lists": [{"segments": ["fc00:2::e", "fc00:3::d6"], "weight": 3}]}},
                 {"action": "withdraw", "color": 100, "endpoint": "fc00:3::1", "discriminator": 8},
             ],
+            "next_hops": [
+                {"dev": "eth1", "via": "fe80::1", "backup": {"segments": ["fc00:2::e", "fc00:3::d6"], "mode": "encap.red"}},
+                {"dev": "eth1", "backup": {"via": "fe80::2", "dev": "eth2", "path": "west"}},
+                {"dev": "eth3", "backup": null},
+            ],
         })
     }
 
@@ -311,7 +421,11 @@ mod tests {
             _ => panic!("{place}"),
         }
         match parse::<PolicyBatch>(&batch.to_string()) {
-            Ok(batch) => batch.changes().expect_err(place).to_string(),
+            Ok(batch) => batch
+                .changes()
+                .and_then(|_| batch.backups())
+                .expect_err(place)
+                .to_string(),
             Err(error) => error,
         }
     }
@@ -324,6 +438,8 @@ mod tests {
         assert_eq!(path.candidate.preference, 200);
         assert_eq!(path.candidate.lists[0].weight, 3);
         assert_eq!(changes[1].path, None);
+        let backups = parsed.backups().expect("valid");
+        assert_eq!(backups.values().flatten().count(), 2);
         let again = serde_json::to_string(&parsed).expect("JSON");
         assert_eq!(parse(&again), Ok(parsed));
     }
@@ -408,6 +524,41 @@ mod tests {
                 &weight,
                 json!(0),
                 "operations[0].candidate_path.segment_lists[0].weight: 0 is no weight",
+            ),
+            (
+                "/next_hops/0/dev",
+                Value::Null,
+                "next_hops[0]: missing field `dev`",
+            ),
+            (
+                "/next_hops/2/backup",
+                json!({}),
+                "next_hops[2].backup: not a backup",
+            ),
+            (
+                "/next_hops/1/backup/dev",
+                Value::Null,
+                "next_hops[1].backup: not a backup",
+            ),
+            (
+                "/next_hops/1/backup/mode",
+                json!("encap"),
+                "next_hops[1].backup: not a backup",
+            ),
+            (
+                "/next_hops/0/backup/segments",
+                json!(vec!["fc00::1"; 17]),
+                "next_hops[0].segments: too many segments (17)",
+            ),
+            (
+                "/next_hops/2",
+                json!({"dev": "eth3"}),
+                "next_hops[2]: missing field `backup`",
+            ),
+            (
+                "/next_hops/2",
+                json!({"dev": "eth1", "backup": null}),
+                "next_hops[2].dev: an earlier item changes the same",
             ),
             (
                 "/operations/0/candidate_path/binding_sid",

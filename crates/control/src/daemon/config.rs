@@ -238,8 +238,9 @@ impl<S: System> Instance<S> {
             &config.file,
         )
         .map_err(|error| error.to_string())?;
-        // The candidate paths of controllers stay.
+        // Controllers have installed these.
         own.paths.clone_from(&self.configured.own.paths);
+        own.backups.clone_from(&self.configured.own.backups);
         check_binding_sids(&own, node)?;
         // Without the key, the endpoint stays. Its threads serve the socket of the start.
         own.metrics = own.metrics.or(self.configured.own.metrics);
@@ -394,6 +395,7 @@ impl<S: System> Instance<S> {
         // Interfaces may have been recreated since.
         trial.devices.track(&mut trial.own, self.mirror.node());
         trial.own.paths.clone_from(&self.configured.own.paths);
+        trial.own.backups.clone_from(&self.configured.own.backups);
         self.configured
             .devices
             .extend(trial.devices.names().clone());

@@ -230,7 +230,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     node.domain = own.domain.clone();
     node.reflectors.clone_from(&own.reflectors);
     node.paths.clone_from(&own.watched_paths);
-    node.protections.clone_from(&own.protections);
+    node.protections = own.all_protections();
     node.oam_rate = own.oam_rate;
     node.settings = own.settings;
     node.hmac_keys.extend(own.hmac_keys.clone());

@@ -7,7 +7,8 @@ use sidestep_model::behavior::{EncapMode, SIGNED_MAX};
 use sidestep_model::config::{Overlay, claims};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{Node, TableId};
-use sidestep_model::policy::{ControllerPath, PathId, PolicyId};
+use sidestep_model::policy::{ControllerPath, PathId, PathOwner, PolicyId};
+use sidestep_model::protection::Backup;
 use sidestep_model::route::Route;
 
 use super::{Instance, System};
@@ -22,7 +23,8 @@ impl<S: System> Instance<S> {
     ) -> Result<report::PolicyBatch, String> {
         let mut own = self.configured.own.clone();
         let applied = apply(&mut own, self.node(), batch).map_err(|error| error.to_string())?;
-        if own.paths != self.configured.own.paths {
+        let there = &self.configured.own;
+        if own.paths != there.paths || own.backups != there.backups {
             self.exchange(self.configured.options.ports.clone(), own)?;
         }
         Ok(applied)
@@ -67,6 +69,7 @@ fn apply(
             None => own.paths.remove(&change.key),
         };
     }
+    change_backups(own, node, batch)?;
     check(own, node, &changes)?;
     let names: BTreeMap<PolicyId, &String> = own
         .policies
@@ -84,6 +87,47 @@ fn apply(
         results: results.collect(),
         withdrawn,
     })
+}
+
+/// Changes the backups of next hops.
+fn change_backups(own: &mut Overlay, node: &Node, batch: &PolicyBatch) -> Result<(), FieldError> {
+    let changes = batch.backups()?;
+    if batch.complete {
+        let is_of_another = |owner: &PathOwner| *owner != batch.owner;
+        own.backups.retain(|_, (owner, _)| is_of_another(owner));
+    }
+    for (number, next_hop) in batch.next_hops.iter().enumerate() {
+        let refused = |field: &str, problem: String| {
+            Err(FieldError::new(
+                format!("next_hops[{number}].{field}"),
+                problem,
+            ))
+        };
+        let key = next_hop.key();
+        let Some(protection) = changes.get(&key).cloned().flatten() else {
+            let there = own.backups.get(&key);
+            if there.is_some_and(|(owner, _)| *owner == batch.owner) {
+                own.backups.remove(&key);
+            }
+            continue;
+        };
+        let other = match &protection.by {
+            Backup::NextHop { dev, .. } => Some(dev),
+            Backup::List(_) => None,
+        };
+        for (field, dev) in [("dev", Some(&key.dev)), ("backup.dev", other)] {
+            if let Some(dev) = dev.filter(|dev| node.link_by_name(dev).is_none()) {
+                return refused(field, format!("there is no interface {dev}"));
+            }
+        }
+        match own.backups.get(&key) {
+            Some((owner, _)) if *owner != batch.owner => {
+                return refused("dev", "another owner has its backup".into());
+            }
+            _ => own.backups.insert(key, (batch.owner, protection)),
+        };
+    }
+    Ok(())
 }
 
 /// Checks the attributes that changed paths request for their policies.

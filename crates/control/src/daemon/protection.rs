@@ -3,6 +3,7 @@
 use sidestep_datapath::AdjacencyId;
 use sidestep_datapath::abi::{SIDESTEP_ADJACENCY_DOWN, SIDESTEP_ADJACENCY_VALID};
 use sidestep_model::grammar::protection;
+use sidestep_model::policy::PathOwner;
 use sidestep_model::protection::{Protected, Protection};
 
 use super::{Instance, System};
@@ -17,8 +18,8 @@ impl<S: System> Instance<S> {
     }
 
     pub(super) fn protections_report(&self) -> report::Protections {
-        let own = &self.configured.own.protections;
-        own.iter()
+        let all = &self.node().protections;
+        all.iter()
             .map(|(key, protection)| self.protection_report(key, protection))
             .collect()
     }
@@ -42,10 +43,18 @@ impl<S: System> Instance<S> {
         let missing = path.filter(|path| !node.paths.contains_key(*path));
         report::Protection {
             words: protection::print(key, protection, node),
+            owner: self.owner_of(key),
             state: state.into(),
             why: why.or_else(|| missing.map(|path| format!("there is no path {path}"))),
             next_hops: next_hops.len(),
         }
+    }
+
+    /// Returns the controller of a protection; none for a configured one.
+    fn owner_of(&self, key: &Protected) -> Option<PathOwner> {
+        let own = &self.configured.own;
+        let owned = own.backups.get(key).map(|(owner, _)| *owner);
+        owned.filter(|_| !own.protections.contains_key(key))
     }
 
     /// Returns the next hops with such a protection.

@@ -1,6 +1,7 @@
 //! `path show`, `protect show` and `reflector show`.
 
 use serde::{Deserialize, Serialize};
+use sidestep_model::policy::PathOwner;
 
 /// `reflector show`.
 pub type Reflectors = Vec<Reflector>;
@@ -24,6 +25,8 @@ pub type Protections = Vec<Protection>;
 pub struct Protection {
     /// Arguments of `protect add`.
     pub words: String,
+    /// The controller that installed it; none for a configured one.
+    pub owner: Option<PathOwner>,
     /// `ready`; `in use` while it takes packets; `unused` without a next hop in the tables; `failed`
     /// without a backup.
     pub state: String,
