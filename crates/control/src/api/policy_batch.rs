@@ -445,6 +445,50 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_a_backup_names_the_field() {
+        for (place, value, expected) in [
+            (
+                "/next_hops/0/dev",
+                Value::Null,
+                "next_hops[0]: missing field `dev`",
+            ),
+            (
+                "/next_hops/2/backup",
+                json!({}),
+                "next_hops[2].backup: not a backup",
+            ),
+            (
+                "/next_hops/1/backup/dev",
+                Value::Null,
+                "next_hops[1].backup: not a backup",
+            ),
+            (
+                "/next_hops/1/backup/mode",
+                json!("encap"),
+                "next_hops[1].backup: not a backup",
+            ),
+            (
+                "/next_hops/0/backup/segments",
+                json!(vec!["fc00::1"; 17]),
+                "next_hops[0].segments: too many segments (17)",
+            ),
+            (
+                "/next_hops/2",
+                json!({"dev": "eth3"}),
+                "next_hops[2]: missing field `backup`",
+            ),
+            (
+                "/next_hops/2",
+                json!({"dev": "eth1", "backup": null}),
+                "next_hops[2].dev: an earlier item changes the same",
+            ),
+        ] {
+            let found = error(place, value);
+            assert!(found.starts_with(expected), "{place}: {found}");
+        }
+    }
+
+    #[test]
     fn an_error_names_the_field() {
         let path = "/operations/0/candidate_path";
         let list = format!("{path}/segment_lists/0");
@@ -524,41 +568,6 @@ mod tests {
                 &weight,
                 json!(0),
                 "operations[0].candidate_path.segment_lists[0].weight: 0 is no weight",
-            ),
-            (
-                "/next_hops/0/dev",
-                Value::Null,
-                "next_hops[0]: missing field `dev`",
-            ),
-            (
-                "/next_hops/2/backup",
-                json!({}),
-                "next_hops[2].backup: not a backup",
-            ),
-            (
-                "/next_hops/1/backup/dev",
-                Value::Null,
-                "next_hops[1].backup: not a backup",
-            ),
-            (
-                "/next_hops/1/backup/mode",
-                json!("encap"),
-                "next_hops[1].backup: not a backup",
-            ),
-            (
-                "/next_hops/0/backup/segments",
-                json!(vec!["fc00::1"; 17]),
-                "next_hops[0].segments: too many segments (17)",
-            ),
-            (
-                "/next_hops/2",
-                json!({"dev": "eth3"}),
-                "next_hops[2]: missing field `backup`",
-            ),
-            (
-                "/next_hops/2",
-                json!({"dev": "eth1", "backup": null}),
-                "next_hops[2].dev: an earlier item changes the same",
             ),
             (
                 "/operations/0/candidate_path/binding_sid",

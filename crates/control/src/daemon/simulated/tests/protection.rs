@@ -200,7 +200,7 @@ fn the_next_daemon_finds_a_next_hop_on_its_backup() {
 }
 
 /// Applies a batch of a controller.
-fn apply(node: &mut Simulation, asn: u32, complete: bool, next_hops: Value) -> Result<(), String> {
+fn apply(node: &mut Simulation, asn: u32, complete: bool, next_hops: &Value) -> Result<(), String> {
     let batch = json!({
         "owner": {"protocol_origin": "bgp", "originator": {"asn": asn, "address": "192.0.2.1"}},
         "complete": complete,
@@ -216,17 +216,17 @@ fn a_controller_installs_and_withdraws_backups() {
     let mut node = start();
     node.all(["protect del eth1"]);
     let backup = json!([{"dev": "eth1", "backup": {"segments": ["fc00:cc::9"]}}]);
-    apply(&mut node, 1, false, backup.clone()).expect("a backup");
+    apply(&mut node, 1, false, &backup).expect("a backup");
     node.run(SECOND);
     assert_eq!(state(&mut node), is("ready", 2));
     let shown: report::Protections = node.report(Request::ShowProtections);
     assert_eq!(shown[0].owner.map(|owner| owner.originator.asn), Some(1));
     assert!(!node.shown().contains("protections"), "not configured");
 
-    let refused = apply(&mut node, 2, false, backup).expect_err("of another one");
+    let refused = apply(&mut node, 2, false, &backup).expect_err("of another one");
     assert_eq!(refused, "next_hops[0].dev: another owner has its backup");
     let unknown = json!([{"dev": "eth9", "backup": {"segments": ["fc00:cc::9"]}}]);
-    let refused = apply(&mut node, 1, true, unknown).expect_err("no interface");
+    let refused = apply(&mut node, 1, true, &unknown).expect_err("no interface");
     assert_eq!(refused, "next_hops[0].dev: there is no interface eth9");
 
     // A configured backup precedes.
@@ -238,12 +238,12 @@ fn a_controller_installs_and_withdraws_backups() {
     let shown: report::Protections = node.report(Request::ShowProtections);
     assert!(shown[0].owner.is_some());
 
-    apply(&mut node, 2, true, json!([])).expect("nothing of this owner");
+    apply(&mut node, 2, true, &json!([])).expect("nothing of this owner");
     assert_eq!(state(&mut node), is("in use", 2));
     let other = json!([{"dev": "eth1", "backup": null}]);
-    apply(&mut node, 2, false, other.clone()).expect("nothing of this owner");
+    apply(&mut node, 2, false, &other).expect("nothing of this owner");
     assert_eq!(state(&mut node), is("in use", 2));
-    apply(&mut node, 1, false, other).expect("withdrawn");
+    apply(&mut node, 1, false, &other).expect("withdrawn");
     let shown: report::Protections = node.report(Request::ShowProtections);
     assert!(shown.is_empty(), "{shown:?}");
 }
