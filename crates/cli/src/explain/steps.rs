@@ -75,6 +75,8 @@ pub enum Step {
     Backup {
         /// Kind of the record that is down.
         down: &'static str,
+        /// Section of an RFC.
+        source: &'static str,
         /// Its backup, as far as the record is known.
         backup: String,
     },
@@ -310,6 +312,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         },
         Event::Backup { backup, .. } => Step::Backup {
             down: "segment list",
+            source: "RFC 9256 9.3",
             backup: names.index.policies.get(&backup).map_or_else(
                 || format!("policy {backup}"),
                 |info| format!("segs {}", encap::print_list(&info.encap.segments)),
@@ -317,6 +320,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         },
         Event::Reroute { route, .. } => Step::Backup {
             down: "next hop",
+            source: "RFC 9855",
             backup: backup(names, route).unwrap_or_else(|| format!("route {route}")),
         },
         Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),

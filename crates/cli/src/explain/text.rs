@@ -168,10 +168,14 @@ fn words(step: &Step) -> (&str, String, &str) {
             source,
         ),
         Step::Tag { summary } => ("tag", summary.clone(), ""),
-        Step::Backup { down, backup } => (
+        Step::Backup {
+            down,
+            source,
+            backup,
+        } => (
             "backup",
             format!("the {down} is down; {backup} takes over"),
-            "",
+            source,
         ),
         Step::Reflect {
             discriminator,

@@ -84,7 +84,7 @@ impl NextHopBackup {
         let by = match (&self.segments, self.via, &self.dev) {
             (Some(segments), None, None) => Backup::List(Seg6Encap {
                 mode: self.mode.map_or(EncapMode::Encap, HeadendMode::of_model),
-                ..checked_list(segments)?
+                ..checked_list(segments).map_err(|error| error.within("backup"))?
             }),
             (None, Some(via), Some(dev)) if self.mode.is_none() => Backup::NextHop {
                 dev: dev.clone(),
@@ -470,7 +470,7 @@ mod tests {
             (
                 "/next_hops/0/backup/segments",
                 json!(vec!["fc00::1"; 17]),
-                "next_hops[0].segments: too many segments (17)",
+                "next_hops[0].backup.segments: too many segments (17)",
             ),
             (
                 "/next_hops/2",

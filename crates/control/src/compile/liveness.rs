@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_REFLECT, SIDESTEP_ROUTE_SESSION, SIDESTEP_SESSIONS, sidestep_route,
 };
-use sidestep_datapath::{SessionId, ViewId};
+use sidestep_datapath::{RouteId, SessionId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::liveness::SESSIONS_MAX;
 use sidestep_model::node::TableId;
@@ -65,33 +65,52 @@ impl RouteCompiler<'_> {
         })
     }
 
+    /// Returns the record of a headend that is no route's. Its first segment is looked up in table main,
+    /// unless the encapsulation names another one.
+    pub(super) fn headend_of_node(&mut self, encap: Seg6Encap) -> Result<sidestep_route, Skip> {
+        let encap = Seg6Encap {
+            lookup: Some(encap.lookup.unwrap_or(TableId::MAIN)),
+            ..encap
+        };
+        self.headend(Headend {
+            table: TableId::MAIN,
+            family: Family::V6,
+            next_hop: &NextHop::new(),
+            encap: &encap,
+            alone: None,
+            guard: None,
+        })
+    }
+
+    /// Keeps a record that is no route's while this configuration lasts. Returns its index, or the
+    /// reason without one.
+    ///
+    /// # Errors
+    /// A table is full.
+    pub(super) fn keep_record(
+        &mut self,
+        record: Result<sidestep_route, Skip>,
+    ) -> Result<Result<(RouteId, sidestep_route), String>, CompileError> {
+        let record = match record {
+            Ok(record) => record,
+            Err(Skip::Full(full)) => return Err(full.into()),
+            Err(Skip::Unsupported { text, .. }) => return Ok(Err(text)),
+        };
+        let route = self.store.unowned(record)?;
+        self.store.indices.routes.acquire(route);
+        Ok(Ok((route, record)))
+    }
+
     /// Compiles the routes of probes.
     pub(super) fn paths(&mut self) -> Result<(), CompileError> {
         let node = self.node;
         for (name, path) in &node.paths {
-            let encap = Seg6Encap {
-                lookup: Some(path.lookup.unwrap_or(TableId::MAIN)),
-                ..path.encap()
-            };
-            let compiled = self.headend(Headend {
-                table: TableId::MAIN,
-                family: Family::V6,
-                next_hop: &NextHop::new(),
-                encap: &encap,
-                alone: None,
-                guard: None,
+            let record = self.headend_of_node(path.encap());
+            let compiled = self.keep_record(record)?.map(|(route, record)| {
+                let info = self.store.out.index.policies.get(&record.policy_id());
+                let source = info.map_or(Ipv6Addr::UNSPECIFIED, |info| info.source);
+                PathRoute { route, source }
             });
-            let compiled = match compiled {
-                Ok(record) => {
-                    let route = self.store.unowned(record)?;
-                    self.store.indices.routes.acquire(route);
-                    let info = self.store.out.index.policies.get(&record.policy_id());
-                    let source = info.map_or(Ipv6Addr::UNSPECIFIED, |info| info.source);
-                    Ok(PathRoute { route, source })
-                }
-                Err(Skip::Full(full)) => return Err(full.into()),
-                Err(Skip::Unsupported { text, .. }) => Err(text),
-            };
             let paths = &mut self.store.out.index.paths;
             paths.insert(name.clone(), compiled);
         }

@@ -40,6 +40,8 @@ struct ListMember {
     record: sidestep_route,
     /// The list as a next hop.
     hop: NextHop,
+    /// Whether the record is of this list alone, with a path or a backup.
+    is_guarded: bool,
 }
 
 /// Valid segment lists of a candidate path, by position.
@@ -189,7 +191,11 @@ impl<'a> RouteCompiler<'a> {
             record.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
         }
         record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
-        Ok(ListMember { record, hop })
+        Ok(ListMember {
+            record,
+            hop,
+            is_guarded: guard.is_some(),
+        })
     }
 
     /// Returns the guard of a list with a path or with a backup.
@@ -213,10 +219,7 @@ impl<'a> RouteCompiler<'a> {
         active: usize,
         members: &ListMembers,
     ) {
-        for (&number, member) in members {
-            if self.guard(named, (active, number)).is_none() {
-                continue;
-            }
+        for (&number, member) in members.iter().filter(|(_, it)| it.is_guarded) {
             let place = backup_of(named.validity, (active, number));
             // Without room for it, the list has no backup until the tables follow.
             let backup = place.and_then(|place| self.onto_list(route, named, place, None).ok());

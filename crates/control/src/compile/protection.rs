@@ -1,16 +1,11 @@
 //! Backups of protected next hops: a route for each, to which their adjacencies refer.
 
-use sidestep_datapath::RouteId;
 use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
-use sidestep_model::behavior::Seg6Encap;
-use sidestep_model::node::TableId;
 use sidestep_model::protection::Backup;
-use sidestep_model::route::{Family, NextHop};
 
 use super::error::{CompileError, Skip, unsupported};
-use super::headend::Headend;
 use super::keys::{AdjacencyKey, Via};
 use super::record::record;
 use super::routes::RouteCompiler;
@@ -21,14 +16,8 @@ impl RouteCompiler<'_> {
     pub(super) fn protections(&mut self) -> Result<(), CompileError> {
         let node = self.node;
         for (key, protection) in &node.protections {
-            let compiled = match self.backup(&protection.by) {
-                Ok(route) => {
-                    self.store.indices.routes.acquire(route);
-                    Ok(route)
-                }
-                Err(Skip::Full(full)) => return Err(full.into()),
-                Err(Skip::Unsupported { text, .. }) => Err(text),
-            };
+            let record = self.backup(&protection.by);
+            let compiled = self.keep_record(record)?.map(|(route, _)| route);
             self.store.out.index.backups.insert(key.clone(), compiled);
         }
         let there = &self.store.out.image.adjacencies;
@@ -46,36 +35,24 @@ impl RouteCompiler<'_> {
         Ok(())
     }
 
-    fn backup(&mut self, by: &Backup) -> Result<RouteId, Skip> {
-        let record = match by {
+    fn backup(&mut self, by: &Backup) -> Result<sidestep_route, Skip> {
+        match by {
             Backup::NextHop { dev, via } => {
                 let Some(link) = self.node.link_by_name(dev) else {
                     return unsupported("the interface does not exist");
                 };
                 let via = Via::Address(*via);
-                sidestep_route {
+                Ok(sidestep_route {
                     adjacency: self.store.adjacency(link.ifindex, via, None)?,
                     ..record(SIDESTEP_ROUTE_FORWARD)
-                }
+                })
             }
             Backup::List(encap) => {
-                let encap = Seg6Encap {
-                    lookup: Some(encap.lookup.unwrap_or(TableId::MAIN)),
-                    ..encap.clone()
-                };
-                let mut record = self.headend(Headend {
-                    table: TableId::MAIN,
-                    family: Family::V6,
-                    next_hop: &NextHop::new(),
-                    encap: &encap,
-                    alone: None,
-                    guard: None,
-                })?;
+                let mut record = self.headend_of_node(encap.clone())?;
                 // Linux does not know the backup.
                 record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
-                record
+                Ok(record)
             }
-        };
-        Ok(self.store.unowned(record)?)
+        }
     }
 }

@@ -321,10 +321,16 @@ fn change_protection(
     verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
+    let given = words.join(" ");
     let mut words = Words::from_args(words);
     let ctx = context(names);
     if verb == Verb::Del {
-        let key = protection::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
+        // The interface may be gone.
+        let mut there = own.protections.keys();
+        let key = match there.find(|key| protection::print_key(key) == given) {
+            Some(key) => key.clone(),
+            None => protection::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?,
+        };
         return match own.protections.remove(&key) {
             Some(_) => Ok(()),
             None => Err(format!(

@@ -182,6 +182,17 @@ fn wrong_protections_change_nothing() {
 }
 
 #[test]
+fn the_protection_of_an_interface_that_is_gone_can_be_removed() {
+    let mut node = start();
+    node.ip("link del eth1");
+    node.run(SECOND);
+    assert_eq!(state(&mut node), is("unused", 0));
+    node.all(["protect del eth1"]);
+    let shown: report::Protections = node.report(Request::ShowProtections);
+    assert!(shown.is_empty(), "{shown:?}");
+}
+
+#[test]
 fn the_next_daemon_finds_a_next_hop_on_its_backup() {
     let mut node = start();
     node.ip("link down eth1");
