@@ -42,7 +42,7 @@ SUBPROGRAM __u32 group_member_up(ENV *e, struct packet *p, __u32 index, __u32 me
 }
 
 /*
- * Returns the route of the slot that the packet's flow selects; 0 if there is no such group. A member
+ * Returns the route of the slot that the packet's flow selects, and 0 without such a group. A member
  * that is down is not selected while another one is up.
  */
 INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)

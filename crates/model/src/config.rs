@@ -47,7 +47,7 @@ use serde_saphyr::Spanned;
 
 use crate::behavior::check::Wrong;
 use crate::domain::Domain;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Place};
 use crate::ether::Ethers;
 use crate::grammar::{
     Context, Names, Words, domain, neighbor, path, protection, reflector, route, rule, vlan, vrf,
@@ -56,7 +56,7 @@ use crate::hmac::HmacKeys;
 use crate::liveness::{Paths, Reflectors};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{ControllerPaths, Policy, is_steering, with_paths};
-use crate::protection::{ControllerBackups, Protections};
+use crate::protection::{ControllerBackups, PROTECTIONS_MAX, Protections};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::settings::{Ipv4TooBig, LocalSrh, Mode, RedirectPeer, Settings};
 use crate::vlan::VlanTables;
@@ -226,6 +226,21 @@ impl Overlay {
             .collect();
         all.extend(self.protections.clone());
         all
+    }
+
+    /// Checks the number of protected next hops.
+    ///
+    /// # Errors
+    /// They are more than [`PROTECTIONS_MAX`].
+    pub fn check_protections(&self) -> Result<(), String> {
+        let number = self.protections.len() + self.backups.len();
+        if number > PROTECTIONS_MAX {
+            return Err(format!(
+                "{number} protected next hops; expected up to {PROTECTIONS_MAX}, those of controllers \
+                 included"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the policies by name, with the candidate paths of controllers.
@@ -407,6 +422,8 @@ impl File {
         overlay.reflectors = self.reflectors()?;
         overlay.watched_paths = self.paths(&ctx, &overlay.reflectors)?;
         overlay.protections = self.protections(&ctx)?;
+        let checked = overlay.check_protections();
+        checked.map_err(|problem| ConfigError::new(Place::Whole, problem, "", ""))?;
         Ok(overlay)
     }
 

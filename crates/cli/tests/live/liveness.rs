@@ -370,6 +370,7 @@ fn policies_and_protected_next_hops_leave_a_path_that_dies() {
     silent_failures(&diamond);
     restarts(&diamond, &mut daemons);
     kernel_routes(&diamond);
+    many_sessions(&diamond, &mut daemons);
 }
 
 /// One direction is cut, and long packets are lost.
@@ -462,5 +463,94 @@ fn kernel_routes(diamond: &Diamond) {
             "route replace fc00:a::/32 via fc00:1::1",
         ]);
         diamond.is_up("west");
+    }
+}
+
+/// Sessions in each direction, and their interval in milliseconds for a daemon that is not optimized.
+const MANY: usize = 2_000;
+const MANY_INTERVAL: u32 = 100;
+
+/// Both ends start many sessions at once. Then both daemons die, and start at once.
+fn many_sessions(diamond: &Diamond, daemons: &mut [Daemon]) {
+    for (node, commands) in [
+        (
+            "h",
+            [
+                "route add fc00:b::/32 via fc00:2::2",
+                "route add fc00:fa:7::/48 encap seg6local action End.DT6 table main dev eth0",
+            ],
+        ),
+        (
+            "y",
+            [
+                "route add fc00:b::/32 via fc00:4::2",
+                "route add fc00:fa::/32 via fc00:2::1",
+            ],
+        ),
+        (
+            "e",
+            [
+                "route add fc00:fa::/32 via fc00:4::1",
+                "route add fc00:fb:7::/48 encap seg6local action End.DT6 table main dev eth0",
+            ],
+        ),
+    ] {
+        Ip::six(diamond.node(node)).all(commands);
+    }
+    printed(diamond.node("h"), &["reflector", "add", "1002"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    thread::scope(|scope| {
+        for (node, first, last, probe) in [
+            (
+                "h",
+                "fc00:f1::e,",
+                "fc00:fb:7",
+                "fc00:b::1 remote-discriminator 1001",
+            ),
+            ("e", "", "fc00:fa:7", "fc00:a::1 remote-discriminator 1002"),
+        ] {
+            let lines: Vec<String> = (1..=MANY)
+                .map(|number| {
+                    format!(
+                        "path add many{number} segs {first}{last}::{number:x} sbfd {probe} interval {MANY_INTERVAL}"
+                    )
+                })
+                .collect();
+            let file = folder.path().join(node);
+            std::fs::write(&file, lines.join("\n")).expect("a file");
+            scope.spawn(move || {
+                printed(diamond.node(node), &["-b", file.to_str().expect("UTF-8")]);
+            });
+        }
+    });
+    let up = |node| -> Option<u64> {
+        let mut many: Vec<report::WatchedPath> = ask(diamond.node(node), Request::ShowPaths);
+        many.retain(|path| path.name.starts_with("many"));
+        let all = many.len() == MANY && many.iter().all(|path| path.state == "up");
+        all.then(|| many.iter().map(|path| path.failures).sum())
+    };
+    let failures = ["e", "h"].map(|node| eventually("all paths are up", || up(node)));
+    assert_eq!(failures, [0, 0]);
+    for daemon in &mut *daemons {
+        daemon.signal(Signal::SIGKILL);
+    }
+    thread::scope(|scope| {
+        let started = [
+            ("e", &["eth0", "eth1"][..]),
+            ("h", &["eth0", "eth1", "eth2"]),
+        ]
+        .map(|(node, ports)| {
+            let args = [&["--mode", "tc"], ports].concat();
+            scope.spawn(move || Daemon::start(diamond.node(node), &args))
+        });
+        for (daemon, started) in daemons.iter_mut().zip(started) {
+            *daemon = started.join().expect("a daemon");
+        }
+    });
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        for node in ["e", "h"] {
+            assert_eq!(up(node), Some(0), "{node}: no session failed");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! A batch of changes of candidate paths (RFC 9256 2.2) by one owner.
 
+mod next_hop;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,9 +13,11 @@ use sidestep_model::policy::{
     Candidate, ControllerPath, LISTS_MAX, PREFERENCE_DEFAULT, PathId, PathOwner, PolicyId,
     SegmentList, WEIGHT_MAX,
 };
-use sidestep_model::protection::{Backup, PROTECTIONS_MAX, Protected, Protection};
+use sidestep_model::protection::{PROTECTIONS_MAX, Protected, Protection};
 use sidestep_model::route::Family;
 use thiserror::Error;
+
+pub use next_hop::{NextHop, NextHopBackup};
 
 /// LIMIT: operations of one batch.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -32,73 +36,6 @@ pub struct PolicyBatch {
     /// Backups of next hops, at most [`PROTECTIONS_MAX`], each of another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next_hops: Vec<NextHop>,
-}
-
-/// A next hop whose backup changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NextHop {
-    /// Name of the egress.
-    pub dev: String,
-    /// Address of the next hop; without it, all next hops of the egress.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<IpAddr>,
-    /// The backup. `null` withdraws it.
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub backup: Option<NextHopBackup>,
-}
-
-/// The backup of a next hop: a segment list, or another next hop.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NextHopBackup {
-    /// Segments in order of travel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub segments: Option<Vec<Ipv6Addr>>,
-    /// Headend behavior of the segment list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<HeadendMode>,
-    /// Address of the other next hop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<IpAddr>,
-    /// Egress of the other next hop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dev: Option<String>,
-    /// Name of the path whose failure also takes the next hop out of use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-}
-
-impl NextHop {
-    /// Returns its identity.
-    pub(crate) fn key(&self) -> Protected {
-        Protected {
-            dev: self.dev.clone(),
-            via: self.via,
-        }
-    }
-}
-
-impl NextHopBackup {
-    fn checked(&self) -> Result<Protection, FieldError> {
-        let by = match (&self.segments, self.via, &self.dev) {
-            (Some(segments), None, None) => Backup::List(Seg6Encap {
-                mode: self.mode.map_or(EncapMode::Encap, HeadendMode::of_model),
-                ..checked_list(segments).map_err(|error| error.within("backup"))?
-            }),
-            (None, Some(via), Some(dev)) if self.mode.is_none() => Backup::NextHop {
-                dev: dev.clone(),
-                via,
-            },
-            _ => {
-                let problem = "not a backup; expected `segments`, with or without `mode`, or `via` and \
-                               `dev`";
-                return Err(FieldError::new("backup", problem));
-            }
-        };
-        let path = self.path.clone();
-        Ok(Protection { by, path })
-    }
 }
 
 /// Returns a segment list as an encapsulation.

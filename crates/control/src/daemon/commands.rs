@@ -10,6 +10,7 @@ use sidestep_model::config::{
     read_own_route,
 };
 use sidestep_model::domain::Entry;
+use sidestep_model::error::ConfigError;
 use sidestep_model::ether::{Ether, EtherPath};
 use sidestep_model::grammar::{
     Context, Names, Style, Words, domain, path, policy, protection, reflector, route, rule, vlan,
@@ -18,7 +19,6 @@ use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::liveness::discriminators;
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
-use sidestep_model::protection::PROTECTIONS_MAX;
 use sidestep_model::route::{NextHop, Owner, Route, RouteKey};
 
 use super::config::awaited;
@@ -170,6 +170,36 @@ pub(crate) enum Changed {
     Other,
 }
 
+/// Fails if `add` meets an entry with its key. The error begins with `what`, and has the entry.
+fn expect_absent<T>(
+    verb: Verb,
+    what: &str,
+    there: Option<T>,
+    print: impl FnOnce(T) -> String,
+) -> Result<(), String> {
+    match there {
+        Some(entry) if verb == Verb::Add => {
+            Err(format!("{what}: {} (use `replace`)", print(entry)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Parses the words of a `del`: a key alone, or all arguments of the `add`. Returns the key.
+fn parse_del<K, T>(
+    words: Words,
+    key: impl FnOnce(&mut Words) -> Result<K, ConfigError>,
+    all: impl FnOnce(&mut Words) -> Result<T, ConfigError>,
+) -> Result<K, String> {
+    let text = |error: ConfigError| error.to_string();
+    let mut rest = words.clone();
+    let key = key(&mut rest).map_err(text)?;
+    if !rest.is_at_end() {
+        all(&mut { words }).map_err(text)?;
+    }
+    Ok(key)
+}
+
 /// Executes `sidestep route VERB WORDS`. On an error nothing changes.
 fn change_route(
     own: &mut Overlay,
@@ -184,14 +214,10 @@ fn change_route(
     let ctx = context(names);
     let mut words = Words::from_args(words);
     let route = read_own_route(&mut words, &ctx, node).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.routes.get(&route.key)
-    {
-        let words = route::print(there, node, Style::Add);
-        return Err(format!(
-            "a route with this prefix, table and metric exists already: {words} (use `replace`)"
-        ));
-    }
+    let what = "a route with this prefix, table and metric exists already";
+    expect_absent(verb, what, own.routes.get(&route.key), |there| {
+        route::print(there, node, Style::Add)
+    })?;
     check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
     check_policies(&route, &words, &own.all_policies()).map_err(|error| error.to_string())?;
     let key = route.key;
@@ -216,12 +242,12 @@ fn change_vlan(
         };
     }
     let (key, dev) = vlan::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.vlans.get(&key)
-    {
-        let words = vlan::print(&key, *there, names);
-        return Err(format!("the entry exists already: {words} (use `replace`)"));
-    }
+    expect_absent(
+        verb,
+        "the entry exists already",
+        own.vlans.get(&key),
+        |there| vlan::print(&key, *there, names),
+    )?;
     own.vlans.insert(key, dev);
     Ok(())
 }
@@ -270,14 +296,10 @@ fn change_reflector(own: &mut Overlay, verb: Verb, words: &[String]) -> Result<(
             None => Err("there is no such reflector (see `sidestep reflector show`)".into()),
         };
     }
-    if verb == Verb::Add
-        && let Some(there) = own.reflectors.get(&discriminator)
-    {
-        let words = reflector::print(discriminator, *there);
-        return Err(format!(
-            "the reflector exists already: {words} (use `replace`)"
-        ));
-    }
+    let there = own.reflectors.get(&discriminator);
+    expect_absent(verb, "the reflector exists already", there, |there| {
+        reflector::print(discriminator, *there)
+    })?;
     own.reflectors.insert(discriminator, it);
     let conflict = discriminators(&own.watched_paths, &own.reflectors).err();
     conflict.map_or(Ok(()), |conflict| Err(conflict.to_string()))
@@ -291,8 +313,9 @@ fn change_path(
     words: &[String],
 ) -> Result<(), String> {
     let mut words = Words::from_args(words);
+    let ctx = context(names);
     if verb == Verb::Del {
-        let name = path::parse_name(&mut words).map_err(|error| error.to_string())?;
+        let name = parse_del(words, path::parse_name, |all| path::parse(all, &ctx))?;
         return match own.watched_paths.remove(&name) {
             Some(_) => Ok(()),
             None => Err(format!(
@@ -300,14 +323,11 @@ fn change_path(
             )),
         };
     }
-    let ctx = context(names);
     let (name, it) = path::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.watched_paths.get(&name)
-    {
-        let words = path::print(&name, there, names);
-        return Err(format!("the path exists already: {words} (use `replace`)"));
-    }
+    let there = own.watched_paths.get(&name);
+    expect_absent(verb, "the path exists already", there, |there| {
+        path::print(&name, there, names)
+    })?;
     check_path(&name, &it, &words, &own.watched_paths, &own.reflectors)
         .map_err(|error| error.to_string())?;
     own.watched_paths.insert(name, it);
@@ -329,7 +349,11 @@ fn change_protection(
         let mut there = own.protections.keys();
         let key = match there.find(|key| protection::print_key(key) == given) {
             Some(key) => key.clone(),
-            None => protection::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?,
+            None => parse_del(
+                words,
+                |words| protection::parse_key(words, &ctx),
+                |all| protection::parse(all, &ctx),
+            )?,
         };
         return match own.protections.remove(&key) {
             Some(_) => Ok(()),
@@ -340,19 +364,12 @@ fn change_protection(
         };
     }
     let (key, it) = protection::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.protections.get(&key)
-    {
-        let words = protection::print(&key, there, names);
-        return Err(format!("it is protected already: {words} (use `replace`)"));
-    }
+    let there = own.protections.get(&key);
+    expect_absent(verb, "it is protected already", there, |there| {
+        protection::print(&key, there, names)
+    })?;
     own.protections.insert(key, it);
-    if own.protections.len() > PROTECTIONS_MAX {
-        return Err(format!(
-            "at most {PROTECTIONS_MAX} protections are possible"
-        ));
-    }
-    Ok(())
+    own.check_protections()
 }
 
 /// Executes `sidestep policy VERB WORDS`. On an error nothing changes.
@@ -364,17 +381,13 @@ fn change_policy(
 ) -> Result<(), String> {
     let mut words = Words::from_args(words);
     if verb == Verb::Del {
-        return delete_policy(own, node, &mut words);
+        return delete_policy(own, node, words);
     }
     let (name, policy) = policy::parse(&mut words).map_err(|error| error.to_string())?;
-    if verb == Verb::Add
-        && let Some(there) = own.policies.get(&name)
-    {
-        let words = policy::print(&name, there);
-        return Err(format!(
-            "the policy exists already: {words} (use `replace`)"
-        ));
-    }
+    let there = own.policies.get(&name);
+    expect_absent(verb, "the policy exists already", there, |there| {
+        policy::print(&name, there)
+    })?;
     let mut others = own.all_policies();
     others.retain(|other, there| there.id != policy.id || own.policies.contains_key(other));
     check_policy(&name, &policy, &words, &others).map_err(|error| error.to_string())?;
@@ -384,9 +397,8 @@ fn change_policy(
     Ok(())
 }
 
-/// `del NAME`, or all arguments of the `add`.
-fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<(), String> {
-    let name = policy::parse_name(words).map_err(|error| error.to_string())?;
+fn delete_policy(own: &mut Overlay, node: &Node, words: Words) -> Result<(), String> {
+    let name = parse_del(words, policy::parse_name, policy::parse)?;
     if !own.policies.contains_key(&name) {
         return Err(format!(
             "there is no policy {name} (see `sidestep policy show`)"

@@ -242,6 +242,7 @@ impl<S: System> Instance<S> {
         own.paths.clone_from(&self.configured.own.paths);
         own.backups.clone_from(&self.configured.own.backups);
         check_binding_sids(&own, node)?;
+        own.check_protections()?;
         // Without the key, the endpoint stays. Its threads serve the socket of the start.
         own.metrics = own.metrics.or(self.configured.own.metrics);
         if let (Some(address), true) = (own.metrics, own.metrics != self.configured.own.metrics) {

@@ -127,7 +127,8 @@ fn change_backups(own: &mut Overlay, node: &Node, batch: &PolicyBatch) -> Result
             _ => own.backups.insert(key, (batch.owner, protection)),
         };
     }
-    Ok(())
+    let checked = own.check_protections();
+    checked.map_err(|problem| FieldError::new("next_hops", problem))
 }
 
 /// Checks the attributes that changed paths request for their policies.

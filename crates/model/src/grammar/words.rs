@@ -102,6 +102,11 @@ impl<'a> Words<'a> {
         ConfigError::new(self.end, format!("missing {what}"), "", expected)
     }
 
+    /// Whether all words have been read.
+    pub fn is_at_end(&self) -> bool {
+        self.next == self.list.len()
+    }
+
     pub(super) fn peek(&self) -> Option<Word<'a>> {
         self.list.get(self.next).copied()
     }

@@ -222,6 +222,7 @@ fn what_cannot_be_probed_says_why() {
             "path del e",
             "there is no path e (see `sidestep path show`)",
         ),
+        ("path del d fast", "unknown keyword \"fast\""),
     ] {
         if expected.is_empty() {
             node.all([words]);

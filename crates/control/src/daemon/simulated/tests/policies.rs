@@ -159,6 +159,7 @@ fn wrong_policies_and_routes_into_them_are_refused() {
     for (line, why) in [
         ("policy del gold", "a route leads into policy gold"),
         ("policy del silver", "there is no policy silver"),
+        ("policy del gold fast", "unknown keyword \"fast\""),
         (
             "policy add gold color 1 endpoint ::1 segs fc00::1",
             "already",

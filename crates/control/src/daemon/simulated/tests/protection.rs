@@ -169,6 +169,7 @@ fn wrong_protections_change_nothing() {
             "protect del eth2",
             "nothing protects eth2 (see `sidestep protect show`)",
         ),
+        ("protect del eth1 fast", "unknown keyword \"fast\""),
         ("protect add eth9 by segs fc00:cc::9", "no such interface"),
         (
             "protect add eth2 by via fc00:c::2 dev eth2",
@@ -220,6 +221,23 @@ fn apply(node: &mut Simulation, asn: u32, complete: bool, next_hops: &Value) -> 
     });
     let batch = serde_json::from_value(batch).expect("a batch");
     node.ask(Request::PolicyBatch { batch }).map(drop)
+}
+
+#[test]
+fn configured_protections_and_those_of_controllers_share_a_limit() {
+    let mut node = start();
+    let backups = |number: usize| -> Value {
+        let one = |n| json!({"dev": "eth1", "via": format!("fc00:b::{n:x}"), "backup": {"segments": ["fc00:cc::9"]}});
+        (1..=number).map(one).collect()
+    };
+    let refused = apply(&mut node, 1, false, &backups(4096)).expect_err("one too many");
+    let why = "4097 protected next hops; expected up to 4096, those of controllers included";
+    assert_eq!(refused, format!("next_hops: {why}"));
+    apply(&mut node, 1, false, &backups(4095)).expect("all that are possible");
+    let found = super::refused(&mut node, "protect add eth2 by segs fc00:cc::9");
+    assert!(found.contains(why), "{found}");
+    let shown: report::Protections = node.report(Request::ShowProtections);
+    assert_eq!(shown.len(), 4096);
 }
 
 #[test]
