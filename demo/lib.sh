@@ -89,6 +89,8 @@ begin() {
 		exit 0
 	fi
 	[[ -n $sidestep ]] || { printf '%s\n' "sidestep is not built: run ./dev build" >&2 && exit 2; }
+	# A signal may arrive while the output of a function goes elsewhere.
+	exec 8>&1
 	trap 'failed=$BASH_COMMAND' ERR
 	trap finish EXIT
 	trap 'exit 130' INT TERM HUP
@@ -109,6 +111,7 @@ program() {
 finish() {
 	local status=$?
 	trap '' INT TERM HUP
+	exec >&8
 	if [[ -n $keep && $status -eq 0 ]]; then
 		heading "The network stays"
 		entry | quote
@@ -145,7 +148,7 @@ remove() {
 # --- the network --------------------------------------------------------------------------------
 # on NODE COMMAND...: executes a command in the network namespace of a node. A program that outlives
 # the demo must not hold its lock.
-on() { nsenter --net="/run/netns/$prefix-$1" "${@:2}" 9>&-; }
+on() { nsenter --net="/run/netns/$prefix-$1" "${@:2}" 8>&- 9>&-; }
 
 # show NODE COMMAND: prints a shell command and executes it on a node.
 show() {
@@ -265,7 +268,7 @@ ping_from() {
 start_flow() {
 	mkfifo "$scratch/ask" "$scratch/answer"
 	# Not by `on`, so that $! is its own process.
-	nsenter --net="/run/netns/$prefix-$1" "$here/flow.py" "${@:2}" <"$scratch/ask" >"$scratch/answer" 9>&- &
+	nsenter --net="/run/netns/$prefix-$1" "$here/flow.py" "${@:2}" <"$scratch/ask" >"$scratch/answer" 8>&- 9>&- &
 	# shellcheck disable=SC2034 # used by the scripts
 	flow=$!
 	disown
@@ -288,7 +291,7 @@ serve() {
 	head -c 64M /dev/urandom >"$scratch/data"
 	for node; do
 		(cd "$scratch" && exec nsenter --net="/run/netns/$prefix-$node" \
-			python3 -m http.server --bind :: 80) >/dev/null 2>&1 9>&- &
+			python3 -m http.server --bind :: 80) >/dev/null 2>&1 8>&- 9>&- &
 		disown # its end is not reported
 		until on "$node" ss -Hltn 'sport = :80' | grep -q .; do sleep 0.05; done
 	done

@@ -12,7 +12,7 @@ rate() {
 	local frame
 	[[ -n $meter ]] || return 0
 	frame=$(frame)
-	"$meter" "$prefix-a:eth0" "$prefix-b:eth0" "$frame" "$@" 9>&- >"$scratch/rate" || fail "sidestep-rate"
+	"$meter" "$prefix-a:eth0" "$prefix-b:eth0" "$frame" "$@" 8>&- 9>&- >"$scratch/rate" || fail "sidestep-rate"
 	rate_xdp=$(sed -n 's/^xdp //p' "$scratch/rate") rate_tc=$(sed -n 's/^tc //p' "$scratch/rate")
 	ok "$size-byte UDP packets a > b, one flow, counted at b: $(mpps "$rate_xdp") in XDP," \
 		"$(mpps "$rate_tc") at TC ingress"
