@@ -106,25 +106,11 @@ pub fn discriminators(
     paths: &Paths,
     reflectors: &Reflectors,
 ) -> Result<BTreeMap<String, Vec<u32>>, Conflict> {
+    let named = paths.iter().map(|(name, path)| (name.as_str(), path));
+    let mut owners = configured_discriminators(named.clone(), reflectors)?;
     let mut all: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
-    let configured = paths
-        .iter()
-        .filter_map(|(name, path)| Some((name, path, path.discriminator?)));
-    for (name, path, first) in configured {
-        for flow in 0..path.flows {
-            let discriminator = first.wrapping_add(flow).max(1);
-            let reflects = reflectors.contains_key(&discriminator);
-            let other = owners.insert(discriminator, name);
-            if reflects || other.is_some() {
-                return Err(Conflict {
-                    discriminator,
-                    path: name.clone(),
-                    other: other.map(str::to_owned),
-                });
-            }
-            all.entry(name.clone()).or_default().push(discriminator);
-        }
+    for (discriminator, name) in configured(named) {
+        all.entry(name.to_owned()).or_default().push(discriminator);
     }
     let others = paths
         .iter()
@@ -140,6 +126,40 @@ pub fn discriminators(
         }
     }
     Ok(all)
+}
+
+/// Returns the owners of the discriminators that are configured.
+///
+/// # Errors
+/// Two paths, or a path and a reflector, want the same discriminator.
+pub(crate) fn configured_discriminators<'a>(
+    paths: impl Iterator<Item = (&'a str, &'a Path)>,
+    reflectors: &Reflectors,
+) -> Result<BTreeMap<u32, &'a str>, Conflict> {
+    let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
+    for (discriminator, name) in configured(paths) {
+        let reflects = reflectors.contains_key(&discriminator);
+        let other = owners.insert(discriminator, name);
+        if reflects || other.is_some() {
+            return Err(Conflict {
+                discriminator,
+                path: name.to_owned(),
+                other: other.map(str::to_owned),
+            });
+        }
+    }
+    Ok(owners)
+}
+
+/// Returns the configured discriminators with their paths, those of a path in the order of its flows.
+fn configured<'a>(
+    paths: impl Iterator<Item = (&'a str, &'a Path)>,
+) -> impl Iterator<Item = (u32, &'a str)> {
+    paths
+        .filter_map(|(name, path)| Some((name, path, path.discriminator?)))
+        .flat_map(|(name, path, first)| {
+            (0..path.flows).map(move |flow| (first.wrapping_add(flow).max(1), name))
+        })
 }
 
 /// Discriminators that are not configured have this bit.

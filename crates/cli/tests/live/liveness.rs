@@ -519,7 +519,9 @@ fn many_sessions(diamond: &Diamond, daemons: &mut [Daemon]) {
             let file = folder.path().join(node);
             std::fs::write(&file, lines.join("\n")).expect("a file");
             scope.spawn(move || {
+                let began = Instant::now();
                 printed(diamond.node(node), &["-b", file.to_str().expect("UTF-8")]);
+                println!("# {MANY} paths by a batch on {node}: {:?}", began.elapsed());
             });
         }
     });

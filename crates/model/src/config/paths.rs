@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::grammar::Words;
-use crate::liveness::{Path, Paths, Reflectors, SESSIONS_MAX, discriminators};
+use crate::liveness::{Path, Paths, Reflectors, SESSIONS_MAX, configured_discriminators};
 
 /// Checks a new path, or another content of one, beside all others.
 ///
@@ -16,9 +16,9 @@ pub fn check_path(
     others: &Paths,
     reflectors: &Reflectors,
 ) -> Result<(), ConfigError> {
-    let mut others = others.clone();
-    others.remove(name);
-    let same = others.iter().find(|(_, it)| it.segments == path.segments);
+    let others = others.iter().map(|(other, it)| (other.as_str(), it));
+    let others = others.filter(|(other, _)| *other != name);
+    let same = others.clone().find(|(_, it)| it.segments == path.segments);
     if let Some((other, _)) = same {
         return Err(ConfigError::new(
             words.place_of("segs"),
@@ -27,8 +27,8 @@ pub fn check_path(
             "one path for each list",
         ));
     }
-    others.insert(name.to_owned(), path.clone());
-    let flows: u32 = others.values().map(|path| path.flows).sum();
+    let all = others.chain([(name, path)]);
+    let flows: u32 = all.clone().map(|(_, path)| path.flows).sum();
     if flows > SESSIONS_MAX {
         return Err(ConfigError::new(
             words.place_of("flows"),
@@ -37,7 +37,7 @@ pub fn check_path(
             format!("at most {SESSIONS_MAX} flows of all paths"),
         ));
     }
-    discriminators(&others, reflectors).map_err(|conflict| {
+    configured_discriminators(all, reflectors).map_err(|conflict| {
         ConfigError::new(
             words.place_of("discriminator"),
             format!("{conflict}:"),
