@@ -721,7 +721,7 @@ fn with_a_full_table_changes_stay_incremental() {
                 let all = Compiler::new(Limits::default()).compile(&node, &ports);
                 let all = verdicts(&node, &all.expect("it compiles"));
                 for ((key, is), (_, should)) in verdicts(&node, &compiled).iter().zip(&all) {
-                    // A SID or a headend fits, but the route of the packet behind it does not: the kernel forwards it.
+                    // The kernel forwards: only the SID or the headend fits.
                     let names = ["table_full", "rewritten"];
                     let left = matches!(is, Verdict::Punt(why) if names.contains(&why.name));
                     assert!(

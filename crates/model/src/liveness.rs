@@ -132,7 +132,7 @@ pub fn discriminators(
 ///
 /// # Errors
 /// Two paths, or a path and a reflector, want the same discriminator.
-pub(crate) fn configured_discriminators<'a>(
+pub fn configured_discriminators<'a>(
     paths: impl Iterator<Item = (&'a str, &'a Path)>,
     reflectors: &Reflectors,
 ) -> Result<BTreeMap<u32, &'a str>, Conflict> {

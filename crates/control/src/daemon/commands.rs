@@ -16,7 +16,7 @@ use sidestep_model::grammar::{
     Context, Names, Style, Words, domain, path, policy, protection, reflector, route, rule, vlan,
 };
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
-use sidestep_model::liveness::discriminators;
+use sidestep_model::liveness::configured_discriminators;
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::policy::{is_steering, named};
 use sidestep_model::route::{NextHop, Owner, Route, RouteKey};
@@ -301,8 +301,10 @@ fn change_reflector(own: &mut Overlay, verb: Verb, words: &[String]) -> Result<(
         reflector::print(discriminator, *there)
     })?;
     own.reflectors.insert(discriminator, it);
-    let conflict = discriminators(&own.watched_paths, &own.reflectors).err();
-    conflict.map_or(Ok(()), |conflict| Err(conflict.to_string()))
+    let paths = own.watched_paths.iter();
+    let paths = paths.map(|(name, path)| (name.as_str(), path));
+    let checked = configured_discriminators(paths, &own.reflectors);
+    checked.map(drop).map_err(|conflict| conflict.to_string())
 }
 
 /// Executes `sidestep path VERB WORDS`.
